@@ -5,6 +5,9 @@
 
 A sentence ends at a full stop (not that of "e.g." or "Fig. 2"), a colon or semicolon before a capital, the end of a paragraph or
 item. A table cell of more than 12 words is one. Brackets and dashes count as commas. Code, headings and links are not prose.
+
+An error says what is wrong, and in another sentence what to do: "`thing` is wrong. Do this." It holds the form if a sentence
+behind the first begins with a verb of IMPERATIVES, and is short if each has 20 words or fewer. Neither share may fall.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ import argparse
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 MEAN_WORDS, LONG, LONG_SHARE, MEAN_COMMAS = 15.0, 30, 0.05, 0.9
 CELL_WORDS = 12
+# What must hold the form of an error, and the part of errors whose sentences are all short.
+LEAST_FORM, LEAST_SHORT, SHORT = 0.96, 0.94, 20
 FEWEST_WORDS = 5
 UNCOUNTED = ("docs/measurements/", "docs/reference/", "docs/proofs/")
 AVOID = {
@@ -36,6 +41,17 @@ _SHORT = re.compile(
     r"|(?:pp?|vol|[Ff]igs?|[Tt]ab|[Ss]ec|[Ee]qs?|[Nn]o)(?=\.\s[\d(])|(?:al|etc)(?=\.\s[a-z(]))\.(?=\s)"
 )
 _KEPT = "\u2024"
+# Errors for a user, by the name of the class or function that raises them.
+USER_ERRORS = re.compile(
+    r"AccountQuestion|InputError|InvalidInput|NoBoundsError|NotStarted|NotYet|NothingPublished|NumericalError|OtherSession"
+    r"|ProtocolFailure|SeriesOver|StorageError|StrayValue|UndeclaredColumn|fail"
+)
+IMPERATIVES = re.compile(
+    r"(?i)accept|add|admit|agree|allow|ask|attack|begin|bound|bring|call|change|charge|check|choose|compare|copy|correct|count"
+    r"|declare|describe|encode|end|export|find|finish|fit|give|go|hand|install|join|keep|leave|let|list|load|look|lower|make|mend"
+    r"|move|name|number|plan|protect|put|raise|read|remove|rename|repair|reserve|restore|return|round|run|save|say|scale|seal|see"
+    r"|send|set|show|sort|split|start|state|stay|stop|take|tell|try|uninstall|unpack|use|wait|write"
+)
 _WORD = re.compile(r"[^\W_][\w'’.-]*")
 
 
@@ -169,6 +185,30 @@ def of_source(text: str, path: str) -> Iterator[Sentence]:
                 yield from split(_plain(said), f"{path}:{node.lineno}")
 
 
+def errors_of(text: str, path: str) -> Iterator[tuple[Sentence, ...]]:
+    """Yield the sentences of each error that a module raises for a user, if its text stands there."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and node.args:
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            first = node.args[0]
+            for each in (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,):
+                said = _said(each) if USER_ERRORS.fullmatch(name) else None
+                # Of a text that ends with what somebody else wrote, nobody knows here how it ends.
+                if said and " " in said and not re.search(r"[.:)] it\.?$|^it it$", said):
+                    yield tuple(Sentence(part.strip(), f"{path}:{node.lineno}") for part in _STOP.split(_plain(said)))
+
+
+def has_form(error: Sequence[Sentence]) -> bool:
+    """Does a sentence behind the first begin with what to do?"""
+    return any(IMPERATIVES.fullmatch(each.text.split()[0].strip("\"'`,.")) for each in error[1:] if each.text)
+
+
+def errors(root: Path) -> list[tuple[Sentence, ...]]:
+    """Return all errors of the program, each as its sentences."""
+    modules = sorted((root / "src").rglob("*.py"))
+    return [error for module in modules for error in errors_of(module.read_text(), module.relative_to(root).as_posix())]
+
+
 def of_template(text: str, path: str) -> Iterator[Sentence]:
     """Yield the sentences of a template: tags and statements taken out."""
     text = re.sub(r"(?s)<(style|script)\b.*?</\1>|\{[%#].*?[%#]\}", " ", text)
@@ -205,7 +245,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worst", type=int, default=0)
     parser.add_argument("--under", default="", help="only what begins with this path")
-    parser.add_argument("--held", default="README,docs,texts of the program,templates", help="groups whose figures must hold")
+    parser.add_argument(
+        "--held", default="README,docs,texts of the program,templates,errors", help="groups whose figures must hold"
+    )
     options = parser.parse_args()
     beyond = []
     print(f"{'':24}{'sentences':>10}{'words':>8}{'> 30':>8}{'commas':>8}   avoid")
@@ -226,6 +268,16 @@ def main() -> int:
         if options.worst:
             for each in alarms[: options.worst]:
                 print(f"  {each.place}: {', '.join(each.alarms)}: {each.text}")
+    told = [error for error in errors(Path(__file__).parents[1]) if error[0].place.startswith(options.under)]
+    if told:
+        formed = [error for error in told if has_form(error)]
+        short = [error for error in formed if all(each.words <= SHORT for each in error)]
+        form, brief = len(formed) / len(told), len(short) / len(told)
+        print(f"errors: {len(told)}, {form:.1%} say what to do (bar {LEAST_FORM:.0%}), {brief:.1%} shortly ({LEAST_SHORT:.0%})")
+        for error in [error for error in told if error not in formed][: options.worst]:
+            print(f"  {error[0].place}: {' '.join(each.text for each in error)}")
+        if not options.under and (form < LEAST_FORM or brief < LEAST_SHORT):
+            beyond.append("errors")
     held = [group for group in beyond if group in options.held.split(",")]
     if held:
         bars = f"{MEAN_WORDS:g} words, {LONG_SHARE:.0%} over {LONG}, {MEAN_COMMAS} commas, no phrase to avoid"

@@ -182,7 +182,7 @@ def test_the_command_lists_and_refuses(
         (["--all", "inca-1"], "name some, or say --all"),
         (["inca-1", "--quick", "--full"], "exclude each other"),
         (["inca-0"], "unknown"),
-        (["inca-1", "--workers", "0"], "choose 1 to"),
+        (["inca-1", "--workers", "0"], "Choose 1 to"),
         (["inca-1", "--workers", "cloud"], "such as tcp://host:8786"),
     ):
         with pytest.raises(SystemExit) as stop:

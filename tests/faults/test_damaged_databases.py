@@ -27,7 +27,7 @@ SAMPLE = 241
 # What else may be said: of the bytes that say which kind of file it is, and of which release.
 _KIND = "|".join(
     (
-        r"is damaged \([^)]*\): (restore it|check the disk; )",
+        r"is damaged \([^)]*\)\. (Restore it|Check the disk\. )",
         "is a database but no ledger|holds a table of data, not a ledger|has schema version|exists already and is not a store",
         r"(not usable|cannot be used) \(file is not a database\)",
         "belongs to another study|with other data|is of another study",

@@ -191,7 +191,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     main(["verify", "receipt", str(path), "--corrupt", "0,4", "--report", str(report)])
     assert f"explained in {report}" in capsys.readouterr().out.replace("\n", "")
     assert "parties 0, 4 colluding" in report.read_text()
-    fails(["verify", "receipt", str(path), "--report", str(tmp_path / "nowhere" / "out.html")], capsys, "choose another place")
+    fails(["verify", "receipt", str(path), "--report", str(tmp_path / "nowhere" / "out.html")], capsys, "Choose another place")
 
 
 def test_infinite_values_are_drawn(tmp_path: Path) -> None:

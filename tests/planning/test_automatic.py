@@ -168,7 +168,7 @@ def test_a_protocol_that_is_named_needs_no_reason() -> None:
 
 def test_auto_is_not_one_of_several(capsys: pytest.CaptureFixture[str]) -> None:
 
-    fails(["plan", "--parties", "8", "--protocol", "auto", "--protocol", "inca"], capsys, "give it alone")
+    fails(["plan", "--parties", "8", "--protocol", "auto", "--protocol", "inca"], capsys, "Give it alone")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def executed(plan: Plan, number: int = 0, dropouts: float = 0.0) -> Execution:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:12])
 def test_what_no_eavesdropper_is_is_refused_in_one_sentence(wrong: Any) -> None:
-    refused(r"^eavesdropping is .{1,60}: choose the chance .* or \"all-after-first\"$", target, eavesdropping=wrong)
+    refused(r"^eavesdropping is .{1,60}. Choose the chance .* or \"all-after-first\"$", target, eavesdropping=wrong)
 
 
 @pytest.mark.parametrize("wrong", ["0", "1.5", "nan", "sometimes", "-1"])
@@ -136,7 +136,7 @@ def test_a_protocol_keeps_it_or_refuses_it_before_anything_is_planned(name: str,
             execution = executed(plan)
             assert execution.privacy(1e-6).coalitions(1).max_mu <= mu_of_budget(1.0, 1e-6) * 1.0001
         return
-    with pytest.raises(InputError, match=f"^protocol {name} promises nothing where .* read.*: .*; name inca, or leave eaves"):
+    with pytest.raises(InputError, match=f"^protocol {name} promises nothing where .* read.*: .*. Name inca, or leave eaves"):
         planned(name, eavesdropping=eavesdropping, **more)
     with pytest.raises(InputError, match="promises nothing"):
         StudyTerms.parse({"column": [COLUMN], "protocol": name, "eavesdropping": eavesdropping}).plan(

@@ -88,7 +88,7 @@ def test_injections_that_are_not_whole_are_refused_on_the_grid() -> None:
     refused(r"not a whole \(c, Z\) of determinant \+-1", calibrate, TARGET, IncA.read({"injection": halves}))
     raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 3.0, "injection": halves}
     discrete = {"noise": "discrete", "grid": 2.0**-20, "dimension": 1}
-    refused("choose early or incremental", lambda: IncA.read({**raw, **discrete}).resolved(4))
+    refused("Choose early or incremental", lambda: IncA.read({**raw, **discrete}).resolved(4))
     assert IncA.read(raw).resolved(4).grid == 0.0
     doubled = {"c": [1.0, 0.0, 0.0], "Z": [[2.0, 0.0], [-2.0, 1.0], [0.0, -1.0]]}
     refused("determinant", lambda: IncA.read({**raw, **discrete, "injection": doubled}).resolved(4))
@@ -162,10 +162,10 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
     plan.machine(schedule, 0, plan.admit(value), noise.party(0))
     weight = 1.01 * largest / plan.input_domain.largest
     for any_value in (value, np.zeros(3)):
-        refusal = refused("plan with the option largest_value", records.admit, any_value, weight)
+        refusal = refused("Plan with the option largest_value", records.admit, any_value, weight)
     assert f"{value[1]:g}" not in refusal
     refused(r"shape \(4,\), but the plan is for 3 coordinates", plan.admit, np.zeros(4))
-    with pytest.raises(InputError, match="a value has 4 coordinates, and the plan is for 3: plan for 4"):
+    with pytest.raises(InputError, match=r"a value has 4 coordinates, and the plan is for 3\. Plan for 4"):
         plan.protocol.TRAITS.inputs.check(plan.protocol, np.zeros(4))
     floats = planned(noise="insecure-float64").protocol
     floats.TRAITS.inputs.check(floats, 1e9 * value)

@@ -155,9 +155,9 @@ def test_of_an_agreement_that_says_it_all() -> None:
     values: dict[str, Any] = {"roster": Path("roster.toml"), "plan": Path("plan.json"), "no_privacy": True}
     assert values.keys() == names_of(AgreementOptions) - {"key"}
     for name, value in values.items():
-        with pytest.raises(InputError, match=(f"--{name.replace('_', '-')} has no effect in a study by file: leave it out")):
+        with pytest.raises(InputError, match=(f"--{name.replace('_', '-')} has no effect in a study by file. Leave it out")):
             AgreementOptions(**{name: value}).require_key_alone("a study by file", None)
-    with pytest.raises(InputError, match="--store has no effect in a study by file: leave it out"):
+    with pytest.raises(InputError, match=r"--store has no effect in a study by file\. Leave it out"):
         AgreementOptions().require_key_alone("a study by file", Path("store"))
     AgreementOptions().require_key_alone("a study by file", None)
 

@@ -147,11 +147,11 @@ def test_unknown_options_are_refused() -> None:
 
 
 def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\): they have .*rounds, schedule"):
+    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\). Choose of .*rounds, schedule"):
         configured(general_protocols(), {"roundss": 3})
     for unknown in ({"rounds": 3}, {"curator": 1, "rounds": 3}, {"unit": "record"}):
         with pytest.raises(
-            InputError, match=f"none of the protocols to choose from has an option '{[*unknown][-1]}'.*: they have"
+            InputError, match=f"none of the protocols to choose from has an option '{[*unknown][-1]}'.*. Choose of"
         ):
             configured(["local-dp", "central-dp", "cordp-dme"], unknown)
     with pytest.raises(InputError, match=r"protocol cordp-dme has no option 'partner' \(did you mean 'partners'\?\)"):
@@ -178,7 +178,7 @@ def test_options_of_some_protocols_are_used_by_those() -> None:
     ],
 )
 def test_given_noise_is_refused(given: Mechanism, name: str) -> None:
-    refused(f"^{name} is given, but calibration chooses it: leave it out$", calibrate, TARGET, given)
+    refused(f"^{name} is given, but calibration chooses it. Leave it out.$", calibrate, TARGET, given)
 
 
 def test_colluding_counts() -> None:

@@ -115,7 +115,7 @@ def test_broken_files_are_left_out_and_named(folder: Folder, data: st.DataObject
     else:
         said = ""
     if said:
-        assert f"planned for {folder.plan.target.responding}: there is nothing of site" in said
+        assert f"planned for {folder.plan.target.responding}. Wait for site" in said
         return
     # Every file is either in the result, whole and as it was signed, or named with a sentence.
     names = [entry.name for entry in folder.sealed.entries]
@@ -188,7 +188,7 @@ def test_nothing_is_added_up_across_sessions_and_plans(one: Folder, name: str) -
 
 
 def test_a_path_without_a_file_is_a_mistake(one: Folder) -> None:
-    with pytest.raises(InputError, match="missing does not exist: name the contributions"):
+    with pytest.raises(InputError, match=r"missing does not exist\. Name the contributions"):
         combine(one.sealed, one.plan, [*one.files, one.place / "missing"])
 
 

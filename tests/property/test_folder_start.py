@@ -129,7 +129,7 @@ def test_who_comes_late_is_told_that_the_others_started_without_it(tmp_path: Pat
     story.go_on([0, 1])
     story.visit(2)
     story.check()
-    assert story.not_in[2].startswith("the study started without this party, with p0, p1: none of its data left this machine")
+    assert story.not_in[2].startswith("the study started without this party, with p0, p1. None of its data left this machine.")
     assert {one.absent for one in story.started.values()} == {("p2",)}
     # Long before the first deadline: nobody waits for it.
     assert story.now < START_BY + 10 * POLL
@@ -183,7 +183,7 @@ def test_too_few_end_at_the_first_deadline(tmp_path: Path) -> None:
     assert not story.over
     story.now = FIRST + 1.0
     story.visit(0)
-    assert "did not start by its time with 2 parties or more: there were p0" in story.not_in[0]
+    assert "did not start by its time with 2 parties or more. There were p0" in story.not_in[0]
     assert story.bound[0] == set()
 
 

@@ -197,7 +197,7 @@ def test_what_holds_a_value_does_not_show_it() -> None:
 
 
 def _telling_encode(workload: Workload, records: Any, step: float) -> Encoded:
-    raise InputError(f"row 1 is {records[0, 0]:g}: correct it")
+    raise InputError(f"row 1 is {records[0, 0]:g}. Correct it")
 
 
 def _telling_columns(place: str, wanted: Collection[str], names: Sequence[str]) -> InputError:

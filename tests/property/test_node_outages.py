@@ -41,7 +41,7 @@ def assert_told(trouble: Trouble, outcome: FaultOutcome) -> None:
     """The party with the trouble said so, with a remedy; nobody else said anything."""
     for party, told in enumerate(outcome.stalled):
         assert bool(told) == (party == trouble.party)
-        assert all(sentence.endswith("the study goes on") for sentence in told)
+        assert all(sentence.endswith("the study goes on.") for sentence in told)
 
 
 def troubles(machine: Machine, step: int = 1, kinds: tuple[str, ...] = KINDS) -> Iterator[Trouble]:
@@ -104,7 +104,7 @@ def test_a_disk_that_is_full_for_a_while(times: int) -> None:
         outcome = with_trouble(plan, trouble)
         assert_faultless(plan, outcome)
         assert_told(trouble, outcome)
-        assert all("no space beside" in sentence and "make room" in sentence for sentence in outcome.stalled[1])
+        assert all("no space beside" in sentence and "Make room" in sentence for sentence in outcome.stalled[1])
 
 
 def test_a_disk_that_stays_full() -> None:

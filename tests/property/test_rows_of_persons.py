@@ -211,7 +211,7 @@ def test_wrong_means_of_rows_are_found(
 
 
 def test_sums_of_rows_need_private_counts_and_times_to_events_one_row() -> None:
-    with pytest.raises(InputError, match=r"adds up a person's rows.*give count private"):
+    with pytest.raises(InputError, match=r"adds up a person's rows.*Give count private"):
         Workload(COLUMNS, (FEW[0],), PrivacyUnit.PERSON, rows=3)
     one_row = [one for one in ALL if one.one_row]
     assert {one.name for one in one_row} == {

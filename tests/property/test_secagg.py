@@ -166,7 +166,7 @@ def test_everybody_hears_why_there_is_no_result() -> None:
     result = execution.with_trace(trace).run(grid_values(6), InsecureStackedNoise(5, 6))
     assert result.releases == {}
     failures = [getattr(state, "failure", "") for state in result.states]
-    assert failures[0] == "inputs of 4 parties arrived, fewer than the minimum of 5: run again"
+    assert failures[0] == "inputs of 4 parties arrived, fewer than the minimum of 5. Run again."
     assert all(failure == f"the aggregator ended the run: {failures[0]}" for failure in failures[3:])
     assert failures[1] == "this party was away in round 5"
     state = result.states[0]
@@ -434,7 +434,10 @@ def test_false_shares_end_the_run_instead_of_spoiling_the_sum() -> None:
 
     _, steps = Wire(execution, values, another_share).run()
     assert steps[0].release is None
-    assert steps[0].state.failure == "the shares of the self mask of party 0 do not fit together: some party sent wrong ones"
+    assert (
+        steps[0].state.failure
+        == "the shares of the self mask of party 0 do not fit together. Find the party that sent wrong ones."
+    )
 
 
 def test_random_executions_do_get_results() -> None:

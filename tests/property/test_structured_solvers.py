@@ -346,7 +346,7 @@ def test_what_a_condition_means(text: str, holds: NDArray[np.bool_]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("age >", "cannot be read: write for example age >= 50 and sex == 'f'"),
+        ("age >", "cannot be read. Write for example age >= 50 and sex == 'f'"),
         ("age = 50", "cannot be read"),
         ("1and age > 5", "cannot be read"),
         ("age", "has a part that is not known"),
@@ -360,7 +360,7 @@ def test_what_a_condition_means(text: str, holds: NDArray[np.bool_]) -> None:
         ("stage + 1 > 2", "computes with stage, which has levels"),
         ("stage in 'I'", "has no values in brackets after in"),
         ("age is 5", "compares in a way that is not known"),
-        ("day > '1 June 2021'", "write days as 'YEAR-MONTH-DAY'"),
+        ("day > '1 June 2021'", "Write days as 'YEAR-MONTH-DAY'"),
         ("age > 'old'", "has a part that is not known"),
         ("1 > 2", "has no column in it"),
         ("__import__('os').system('true') > 1", "has"),

@@ -284,7 +284,7 @@ def test_an_account_says_its_unit_from_the_first_study_on_and_never_mixes(tmp_pa
         assert reserve(book, "wards", "a", sketch([1, 2])) == 0
         assert book.account("wards").unit == PrivacyUnit.PERSON
         book.reserve("records", SpendingRequest("b", "b", Charge(0.1)), when=NOON)
-        with pytest.raises(InputError, match=r"account 'records' counts records.*An account never mixes units.*--new-account"):
+        with pytest.raises(InputError, match=r"account 'records' counts records.*--new-account.*an account never mixes units"):
             reserve(book, "records", "c", sketch([3]))
         with pytest.raises(InputError, match="protects one record, account 'wards' counts per person"):
             book.reserve("wards", SpendingRequest("d", "d", Charge(0.1)), when=NOON)

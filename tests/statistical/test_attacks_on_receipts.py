@@ -102,5 +102,5 @@ def test_without_noise_there_is_nothing_to_break(name: str) -> None:
         assert not found.flagged
         assert (found.false_positive_rate, found.false_negative_rate) == (0.0, 0.0)
     else:
-        with pytest.raises(InputError, match="there is none on this protocol"):
+        with pytest.raises(InputError, match="Attack sums with Gaussian noise"):
             attack(execution, 3, Adversary.collusion({0}), trials=1000, seed=SEED)

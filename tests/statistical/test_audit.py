@@ -244,7 +244,7 @@ def test_refuses_what_makes_no_sense() -> None:
     gone = int(np.nonzero(~dropped.trace.finished)[0][0])
     wrong: list[tuple[Execution, int, Adversary, dict[str, Any], str]] = [
         (execution, 4, adversary, {}, "target 4 is corrupt"),
-        (execution, 12, adversary, {}, "parties are numbered 0..11"),
+        (execution, 12, adversary, {}, "Choose one of 0..11"),
         (execution, -1, adversary, {}, "target -1"),
         (execution, 3, Adversary.collusion({99}), {}, "corrupt party 99"),
         (execution, 3, adversary, {"trials": 99}, "99 trials"),

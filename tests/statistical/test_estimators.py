@@ -416,7 +416,7 @@ def fit(estimator: Any, **more: Any) -> Any:
 
 WRONG: dict[str, dict[str, Any]] = {
     "bounds is not given": {"bounds": None},
-    "must be one": {"bounds": [(0, 1), (0, 1)]},
+    "Give one": {"bounds": [(0, 1), (0, 1)]},
     "low < high": {"bounds": (1, 1)},
     "finite numbers": {"bounds": (0, math.inf)},
     "epsilon is not given": {"epsilon": None},
@@ -424,7 +424,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "epsilon is -1": {"epsilon": -1.0},
     "delta is 2": {"delta": 2.0},
     "unit": {"unit": "recrod"},
-    "at least 2 parties are needed": {"parties": 1},
+    "Give at least 2 parties": {"parties": 1},
     "who holds which rows": {"parties": None},
     "cannot be dealt out": {"parties": 5000},
     "parties is 2.5": {"parties": 2.5},
@@ -462,7 +462,7 @@ def test_labels_bounds_of_outcomes_and_numbers_are_public() -> None:
         (LinearRegression(**clear), "y_bounds is not given"),
         (LogisticRegression(**clear), "classes is not given"),
         (LogisticRegression(**clear, classes=[1, 1]), "different labels"),
-        (LogisticRegression(**clear, classes=[0, 1, 2]), "choose rounds"),
+        (LogisticRegression(**clear, classes=[0, 1, 2]), "Choose rounds"),
         (LogisticRegression(**clear, classes=mixed), "texts and numbers"),
         (LogisticRegression(**clear, **rounds | {"clip": "1"}), "clip is '1'"),
         (LogisticRegression(**clear, **rounds | {"momentum": None}), "momentum is None"),
@@ -470,7 +470,7 @@ def test_labels_bounds_of_outcomes_and_numbers_are_public() -> None:
         (LogisticRegression(**clear, classes=[0, 1], rounds=-1), "rounds is -1"),
         (LogisticRegression(**BUDGET, bounds=BOUNDS, parties=4, classes=[0, 1], rounds=2, clip=0), "clip"),
         (LogisticRegression(**clear, **rounds, solver="newtn"), "did you mean 'newton'"),
-        (LogisticRegression(**clear, classes=[0, 1], solver="newton"), "choose rounds=6"),
+        (LogisticRegression(**clear, classes=[0, 1], solver="newton"), "Choose rounds=6"),
         (LogisticRegression(**clear, **rounds, solver="newton", unit="party"), "leave unit out"),
         (LogisticRegression(**clear, **rounds, solver="newton", penalty=0.1), "penalty is for rounds of gradients"),
         (LogisticRegression(**clear, classes=[0, 1, 2], rounds=2, solver="newton"), "are for two classes"),
@@ -558,7 +558,7 @@ except qm.InputError as error:
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout.strip() == (
-        "the estimator PCA needs the extra 'sklearn', which is not installed: pip install \"scikit-learn>=1.6\""
+        "the estimator PCA needs the extra 'sklearn', which is not installed. Run pip install \"scikit-learn>=1.6\"."
     )
     assert qm.learning.LinearRegression is LinearRegression
 

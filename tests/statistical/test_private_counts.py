@@ -162,11 +162,11 @@ def test_the_relation_is_said_wherever_figures_are() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"unit": "party"}, "the unit is party, where each party counts once: choose unit record"),
+        ({"unit": "party"}, "the unit is party, where each party counts once. Choose unit record"),
         ({"count": "public"}, "most_records has no effect where counts are public"),
         ({"count": "hidden"}, 'count must be "public" or "private"'),
         ({"most_records": 0}, "most_records must be at least 1"),
-        ({"protocol": "secagg"}, "counts are private: name another, such as packed-sharing"),
+        ({"protocol": "secagg"}, "counts are private. Name another, such as packed-sharing"),
         ({"protocol": "packed-sharing", "most_records": 1 << 20}, "option largest_weight=1048576 or more"),
     ],
 )

@@ -151,7 +151,7 @@ def test_what_happens_to_files(site: Site) -> None:
     found = combine(site.sealed, site.plan, [renamed, *paths])
     assert found.twice == (str(paths[0]),)
     assert found.missing == ()
-    with pytest.raises(ProtocolFailure, match=r"17 of 20 .* planned for 18: there is nothing of .*site"):
+    with pytest.raises(ProtocolFailure, match=r"17 of 20 .* planned for 18. Wait for .*site"):
         combine(site.sealed, site.plan, paths[3:])
 
 

@@ -94,7 +94,7 @@ def test_a_folder_that_is_named_is_looked_at_without_a_policy(kind: Kind, capsys
     assert "NO  folder: folder 'absent' does not exist" in " ".join(shown.split()).replace("NO folder", "NO  folder")
     assert "folder 'absent' does not exist" in said
     main(line)
-    assert "the folder is not named: give --folder" in capsys.readouterr().out
+    assert "the folder is not named. Give --folder" in capsys.readouterr().out
 
 
 def test_the_first_screen_is_short_and_asks_for_no_yes(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:

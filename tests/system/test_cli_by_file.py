@@ -157,7 +157,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert faults("receipt", json.loads(Path("results/study.receipt.json").read_text())) == []
     assert result["not_counted"] == ["inland"]
     assert Path("results/study.privacy.html").exists()
-    assert "give one of them" in fails(
+    assert "Give one of them" in fails(
         ["study", "combine", "study.sealed", *files.split(), "--out", "results", "--receipt", "a.json"], capsys
     )
 

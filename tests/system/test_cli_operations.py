@@ -129,7 +129,7 @@ def test_a_shell_completes_commands(tmp_path: Path, capsys: pytest.CaptureFixtur
         asked = f"source {script}; COMP_WORDS=(quietmean site cle); COMP_CWORD=2; _quietmean; echo ${{COMPREPLY[@]}}"
         done = subprocess.run([bash, "-c", asked], capture_output=True, text=True, check=False)
         assert "clean" in done.stdout.split(), done.stderr
-    assert "name one, bash, zsh, fish" in ends_with_shell("/bin/tcsh", capsys)
+    assert "Name one, bash, zsh, fish" in ends_with_shell("/bin/tcsh", capsys)
 
 
 def ends_with_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -217,7 +217,7 @@ def test_a_store_in_use_is_never_removed(tmp_path: Path, capsys: pytest.CaptureF
         assert json.loads(capsys.readouterr().out)["stores"][0]["in_use"] is True
         for more in ([], ["--abandon"]):
             said = ends(["site", "clean", "--remove", str(store), *more], capsys)[1]
-            assert "is in use: stop the process that has it open, then remove it" in said
+            assert "is in use. Stop the process that has it open, then remove it" in said
         assert store.exists()
     assert not in_use(store)
     assert store.read_bytes() == before

@@ -106,7 +106,7 @@ def test_a_committee_opens_what_others_hand_in(
         (["--with", "verified=yes"], "go with --committee MEMBERS"),
         (["--committee", "4", "--with", "verified=yes"], "that checks contributions is too small"),
         (["--committee", "3"], "too small"),
-        (["--committee", "5", "--protocol", "inca"], "leave protocol out"),
+        (["--committee", "5", "--protocol", "inca"], "Leave protocol out"),
         (["--committee", "5", "--colluding", "2"], "colluding has no effect"),
     ):
         with pytest.raises(SystemExit) as ended:

@@ -265,7 +265,7 @@ def test_a_member_whose_disk_is_full_goes_on_once_there_is_room(
     failed, *others = asyncio.run(opening())
     assert not any(refusals.values())
     assert isinstance(failed, StorageError), failed
-    assert str(failed) == f"no space beside {own.beside('.end')}: make room, then run the same command again"
+    assert str(failed) == f"no space beside {own.beside('.end')}. Make room, then run the same command again."
     # The others are not needed for that.
     again = asyncio.run(day.open("m1"))["m1"]
     for end in (again, *others):
@@ -281,7 +281,7 @@ def test_a_member_that_is_early_says_so(tmp_path: Path) -> None:
     early = CommitteeStudy(tmp_path / "early", committee={"contribute_by": soon(60)})
     files = PartyContext.load(early.path, None, early.key("m1"), lambda path: early.identities["m1"])
     own = MemberFiles(files, early.plan, SiteOptions(once=True))
-    with pytest.raises(NotYet, match=r"contributions come until .* and are taken at .*: start this member again then"):
+    with pytest.raises(NotYet, match=r"contributions come until .* and are taken at .*. Start this member again then"):
         asyncio.run(open_with_others(own, day.box, Observers(lambda event: None), None))
 
 

@@ -164,7 +164,7 @@ def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
     north.type(keygen)
     write_policy(north.folder / "quietmean" / "policy.toml", approvers=[Identity.load(north.folder / "owner.key").public_key])
     digest = json.loads(north.type(f"{contract} --json"))["accept"]
-    assert "nothing was signed" in finished(north.start(approve, "no\n"), code=2)
+    assert "Nothing was signed" in finished(north.start(approve, "no\n"), code=2)
     north_joins = join.partition(" --approval")[0]
     assert "1 of the approvers of" in finished(north.start(f"{north_joins} --accept {digest}"), code=2)
     finished(north.start(approve, "yes\n"))

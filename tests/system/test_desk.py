@@ -374,7 +374,7 @@ def test_a_port_that_is_taken(desk: Running, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit) as ended:
         main(["site", "desk", "--port", str(desk.port), "--no-browser"])
     assert ended.value.code == 2
-    assert "choose another with --port" in capsys.readouterr().err
+    assert "Choose another with --port" in capsys.readouterr().err
 
 
 def test_a_link_is_for_a_minute() -> None:

@@ -245,18 +245,18 @@ def test_it_does_not_run_as_the_node(pages: Pages) -> None:
     finally:
         desk.kill()
     assert desk.returncode == 2
-    assert "start them as another account than the node's" in errors.replace("\n", " ")
+    assert "Start them as another account than the node's" in errors.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
         (["--behind-proxy", ORIGIN], "need --socket PATH"),
-        (["--socket", "x"], "give --behind-proxy https://HOST too"),
-        (["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0"], "name those who may with --users"),
+        (["--socket", "x"], "Give --behind-proxy https://HOST too"),
+        (["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0"], "Name those who may with --users"),
         (["--behind-proxy", f"{ORIGIN}/", "--socket", "x", "--proxy-user", "0", "--users", "a"], "nothing after it"),
         (["--behind-proxy", "http://h", "--socket", "x", "--proxy-user", "0", "--users", "a"], "nothing after it"),
-        (["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0", "--users", "a", "--port", "1"], "leave them out"),
+        (["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0", "--users", "a", "--port", "1"], "Leave them out"),
         (
             ["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0", "--users", "a", "--user-header", "X:"],
             "name of a header",

@@ -131,7 +131,7 @@ def test_what_a_drop_acknowledged_is_in_the_result_though_it_was_killed(
     first = RunningDrop.start(study, port, box, options)
     receipts = until_killed(day, first, (*LISTED[:4], *BY_VOUCHER[:3]))
     assert len(receipts) >= 3
-    with pytest.raises(ProtocolFailure, match="the same command sends it again"):
+    with pytest.raises(ProtocolFailure, match="same command again, which sends it again"):
         day.send(first, "c5")
     # In the middle of an append, of which nobody was told.
     with (box / "drop-0001.m02.parts").open("ab") as torn:

@@ -48,7 +48,7 @@ NO_ATTACK = {
     "secagg-plus": "messages are masked by what keys expand to",
     "secret-sharing": "there is no noise, and shares are residues",
 }
-REFUSED = ("there is none on this protocol", "there is none on")
+REFUSED = ("Attack sums with Gaussian noise", "there is none on")
 
 
 def asked(name: str, options: dict[str, Any], unit: str, read: Any) -> StudyTerms:

@@ -95,7 +95,7 @@ def test_a_run_whose_clients_do_not_come_ends_after_its_time(
     monkeypatch.setattr(workflow.SealedMean, "_received", received)
     grid = SimpleNamespace(get_node_ids=lambda: star.nodes[: min(int(1 + now[0]), running + dead)])
     said = (
-        rf"{running} of 10 clients are there after 20 s, and the agreement plans for 9 or more: see whether their SuperNodes run"
+        rf"{running} of 10 clients are there after 20 s, and the agreement plans for 9 or more. See whether their SuperNodes run"
     )
     with caplog.at_level("INFO", "flwr"), pytest.raises(ProtocolFailure, match=said):
         workflow.SealedMean(grid, agreement).wait(20.0)
@@ -362,8 +362,8 @@ def test_agreements_that_do_not_keep_their_budget_are_refused(tmp_path: Path, ag
     path = tmp_path / "0" / AGREEMENT
     assert FlowerAgreement.load(path).digest == agreement.digest
     changes: tuple[tuple[Callable[[Any], object], str], ...] = (
-        (lambda raw: raw["session"].update(rounds=400), "cost more than epsilon"),
-        (lambda raw: raw["session"].update(epsilon=0.5), "cost more than epsilon"),
+        (lambda raw: raw["session"].update(rounds=400), "cost over epsilon"),
+        (lambda raw: raw["session"].update(epsilon=0.5), "cost over epsilon"),
         (lambda raw: raw["identities"].reverse(), "out of order"),
         (lambda raw: raw["identities"].__setitem__(0, raw["identities"][1]), "names a client twice"),
         (lambda raw: raw["session"].update(dimension=7), "other parties, coordinates"),

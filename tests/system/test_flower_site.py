@@ -28,7 +28,7 @@ from support.site_policy import write_policy
 
 PARTIES, DIMENSION, ROUNDS = 5, 3, 2
 HELLO = write(AskHello())
-NOT_IN = "the site of this client does not take part: its own log says why"
+NOT_IN = "the site of this client does not take part. See its own log, which says why."
 
 
 @dataclass

@@ -61,7 +61,7 @@ def test_a_stray_cell_is_a_row_at_most(place: str, records: list[float], tmp_pat
 
 
 def test_a_cell_too_far_away_in_both_directions_ends_the_process_alone(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook: save it again"):
+    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook. Save it again"):
         read_columns(workbook(tmp_path / "t.xlsx", {"XFD1048576": 7}), AGE)
 
 
@@ -75,9 +75,17 @@ def test_a_workbook_that_lies_about_its_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "start", "words"),
     [
-        ("t.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"t\.xls cannot be read as a workbook: save it again"),
-        ("t.parquet", b"PAR1", r"t\.parquet cannot be read as a table: it is a damaged Parquet file, or reading it takes more"),
-        ("t.feather", b"ARROW1", r"t\.feather cannot be read as a table: it is a damaged Arrow file, or reading it takes more"),
+        ("t.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"t\.xls cannot be read as a workbook. Save it again"),
+        (
+            "t.parquet",
+            b"PAR1",
+            r"t\.parquet cannot be read as a table. Check that it is not a damaged Parquet file, and that reading it takes",
+        ),
+        (
+            "t.feather",
+            b"ARROW1",
+            r"t\.feather cannot be read as a table. Check that it is not a damaged Arrow file, and that reading it takes",
+        ),
     ],
 )
 def test_a_process_that_reads_a_file_may_end_as_it_likes(
@@ -221,7 +229,7 @@ def test_rows_and_columns_of_a_workbook_where_none_can_be(place: str, tmp_path: 
     honest, row = workbook(tmp_path / "honest.xlsx", {}), place.lstrip("AZ")
     stray = f'<row r="{row}"><c r="{place}"><v>7</v></c></row></sheetData>'.encode()
     sheet_rewritten(honest, tmp_path / "t.xlsx", lambda content: content.replace(b"</sheetData>", stray))
-    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook: save it again"):
+    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook. Save it again"):
         read_columns(tmp_path / "t.xlsx", AGE)
 
 
@@ -491,7 +499,7 @@ def test_a_file_that_changes_while_it_is_read(change: str, tmp_path: Path, monke
             path.write_text("age\n41\n42\n43\n" if change == "longer" else "age\n")
 
     monkeypatch.setattr(formats, "read_delimited", changing)
-    with pytest.raises(InputError, match=r"t\.csv was changed while it was read: wait until"):
+    with pytest.raises(InputError, match=r"t\.csv was changed while it was read. Wait until"):
         read_columns(path, AGE)
 
 

@@ -142,7 +142,7 @@ def refused(**more: Any) -> str:
 
 
 def test_what_is_refused_before_anything_is_sent() -> None:
-    assert "give account" in refused(account=None)
+    assert "Give account" in refused(account=None)
     assert "join has no keyword 'acount' (did you mean 'account'?)" in refused(acount="wards")
     assert "is not the digest of this study" in refused(accept="0" * 64)
     assert "unattended = true" in refused(yes=True)
@@ -162,7 +162,7 @@ def test_what_is_refused_before_anything_is_sent() -> None:
         lambda: qm.join(STUDY, "roster.toml", "north.key", data=frame(0), account="wards", yes=True)
     )
     Identity.generate().save(Path("locked.key"), b"secret")
-    assert "give it as passphrase" in _message(lambda: qm.contract(STUDY, "roster.toml", "locked.key"))
+    assert "Give it as passphrase" in _message(lambda: qm.contract(STUDY, "roster.toml", "locked.key"))
 
 
 def _message(call: Callable[[], Any]) -> str:

@@ -107,5 +107,5 @@ def test_who_starts_after_the_result_of_those_who_were_there(study: Study) -> No
     study.join("east")
     code, _, errors = ending(study.running["east"], LONGEST)
     assert code == 3, errors
-    assert "the study did not start by its time with 2 parties or more: there were east; none of this party's data left" in errors
+    assert "the study did not start by its time with 2 parties or more. There were east. None of this party's data left" in errors
     assert not Path("east.json").exists()

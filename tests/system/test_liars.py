@@ -224,7 +224,7 @@ def test_by_file_a_weight_that_may_not_be_is_left_out(
         combine_with_a_liar("twice the records", tmp_path, monkeypatch, **limits)
         return
     # Nobody has more than is allowed of all, but each of two has half.
-    with pytest.raises(ProtocolFailure, match=r"(north|south) has 50 %, allowed in this study are 40 % \(largest_share\)"):
+    with pytest.raises(ProtocolFailure, match=r"(north|south) has 50 %, more than 40 % \(largest_share\)"):
         combine_with_a_liar("twice the records", tmp_path, monkeypatch, **limits)
 
 

@@ -84,11 +84,11 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
     told, _ = command(tmp_path, light, "verify", "receipt", "out/receipt.json", "--json")
     assert json.loads(told)["epsilon_a_priori"] <= 1
     _, said = command(tmp_path, light, "verify", "receipt", "out/receipt.json", "--report", "page.html", code=2)
-    assert said == f"quietmean: the page needs the extra 'report', which is not installed: {command_for('report')}\n"
+    assert said == f"quietmean: the page needs the extra 'report', which is not installed. Run {command_for('report')}\n"
     for workers, extra in (("2", "workers"), ("tcp://127.0.0.1:9", "dask")):
         trying = ("verify", "attack", "out/receipt.json", "--target", "1", "--workers", workers)
         _, said = command(tmp_path, light, *trying, code=2)
-        assert f"needs the extra '{extra}', which is not installed: {command_for(extra)}\n" in said
+        assert f"needs the extra '{extra}', which is not installed. Run {command_for(extra)}\n" in said
     told, said = command(tmp_path, light, "demo")
     assert "blood_pressure" in told
     assert said.startswith("$ quietmean run quietmean-demo/patients.csv")

@@ -152,7 +152,7 @@ def test_parties_end_with_the_process_that_started_them(plan: Path) -> None:
             assert await process.stdout.read() == b""
             while runs(party):
                 await asyncio.sleep(0.01)
-            with pytest.raises(ProtocolFailure, match=("the process that starts the parties has ended: start the run again")):
+            with pytest.raises(ProtocolFailure, match=(r"the process that starts the parties has ended\. Start the run again")):
                 await start(launcher, plan.with_name("party-9"))
 
     asyncio.run(dies())
@@ -163,7 +163,7 @@ def test_two_threads_are_never_forked(plan: Path, capfd: pytest.CaptureFixture[s
         program = SERVER.format("return 0").replace(
             "child.main = party", "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
         )
-        with pytest.raises(ProtocolFailure, match="start the run again"):
+        with pytest.raises(ProtocolFailure, match="Start the run again"):
             async with started(plan, program, 1):
                 pass
 

@@ -117,7 +117,7 @@ def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], l
         code, output, errors = ending(running["east"])
         if code == 2:
             # It was away in whole rounds: what was released in them is public, and another party has it.
-            assert "copy the file of a party" in errors, errors
+            assert "Copy the file of a party" in errors, errors
             shutil.copy("fit-north.model.npz", "fit-east.model.npz")
             code, output, errors = ending(join("east"))
     finally:
@@ -187,8 +187,8 @@ def test_what_cannot_be_is_refused(free_ports: Callable[[int], list[int]], capsy
     Path("train.py").write_text("")
     line = ["join", "fit.sealed", "--key", "north.key", "--account", "north", "--accept", yes_of("north", "fit.sealed")]
     capsys.readouterr()
-    assert "give --data FILE" in fails(line, capsys)
-    assert "leave --program out" in fails([*line, "--program", "train.py"], capsys)
+    assert "Give --data FILE" in fails(line, capsys)
+    assert "Leave --program out" in fails([*line, "--program", "train.py"], capsys)
     Path("other.csv").write_text("age,ill\n50,1\n")
     assert "arm" in fails([*line, "--data", "other.csv"], capsys)
     study = Sealed.load(Path("fit.sealed")).terms

@@ -138,7 +138,7 @@ def test_who_is_back_while_the_others_close_is_sent_what_it_missed(tmp_path: Pat
 
 def test_kills_that_cannot_be(tmp_path: Path) -> None:
     plan = inca(2, 2)
-    with pytest.raises(InputError, match="during closing: say how many seconds"):
+    with pytest.raises(InputError, match=r"during closing\. Say how many seconds"):
         asyncio.run(run_local(plan, values_of(plan, 0), tmp_path / "run", kills=[Kill(0, 0, phase="closing")]))
 
 

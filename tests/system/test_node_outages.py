@@ -108,11 +108,11 @@ def test_a_place_without_the_right_to_write_is_a_mistake_unless_it_has_the_store
         study.close()
         settings.open_store().close()
         disk.forbid()
-        with pytest.raises(StorageError, match="repair it or make room, the study goes on"):
+        with pytest.raises(StorageError, match="Repair it or make room, the study goes on"):
             settings.open_store()
-        with pytest.raises(InputError, match="choose a writable place"):
+        with pytest.raises(InputError, match="Choose a writable place"):
             replace(settings, store=disk.place / "another.store").open_store()
-        with pytest.raises(InputError, match="choose a writable place"):
+        with pytest.raises(InputError, match="Choose a writable place"):
             Ledger.open(disk.place / "own.ledger", create=True)
 
 
@@ -144,7 +144,7 @@ def test_real_processes_on_a_disk_that_fills_up(kilobytes: int, tmp_path: Path, 
         np.testing.assert_allclose(result.mean, values.mean(axis=0), rtol=1e-9)
     assert told
     assert {name for name, _ in told} == {"party-1"}
-    assert all("no space beside" in reason and reason.endswith("the study goes on") for _, reason in told)
+    assert all("no space beside" in reason and reason.endswith("the study goes on.") for _, reason in told)
 
 
 @pytest.mark.slow

@@ -216,7 +216,7 @@ def test_too_few_end_cleanly(parties: Parties) -> None:
 
     for outcome in asyncio.run(run()):
         assert isinstance(outcome, NotStarted)
-        assert "4 parties or more: there were ada, bob, cyd" in str(outcome)
+        assert "4 parties or more. There were ada, bob, cyd" in str(outcome)
     assert all(not calls for calls in parties.bound.values())
 
 

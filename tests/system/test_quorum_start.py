@@ -86,7 +86,7 @@ def test_the_convener_starts_it_before_its_time(
         return capsys.readouterr().err
 
     assert "no join with the store" in refused("ada")
-    assert "bob is not the first coordinator of this study: ask ada" in refused("bob")
+    assert "bob is not the first coordinator of this study. Ask ada" in refused("bob")
     consortium.join(*there)
     waiting = time.monotonic() + 60
     while not all((consortium.folder / f"{name}.store").exists() for name in there):
@@ -139,8 +139,8 @@ def test_too_few_end_cleanly_and_nothing_is_charged(consortium: Consortium) -> N
         code, _, errors = consortium.wait(name)
         assert code == 3, errors
         assert "Traceback" not in errors
-        assert "did not start by its time with 4 parties or more: there were ada, bob, cyd" in errors
-        assert "what was reserved in the ledger is given back" in errors
+        assert "did not start by its time with 4 parties or more. There were ada, bob, cyd" in errors
+        assert "What was reserved in the ledger is given back" in errors
         account = consortium.account(name)
         assert account.charged_epsilon == 0
         assert account.entries[0].settled

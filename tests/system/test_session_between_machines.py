@@ -587,12 +587,12 @@ def test_what_is_refused_before_anything_is_sent() -> None:
     assert "rouns is unknown (did you mean 'rounds'?)" in refused({**TERMS, "rouns": 3})
     assert "dimension is missing" in refused({"rounds": 3})
     assert "session has no keyword 'acount' (did you mean 'account'?)" in refused(acount="wards")
-    assert "give account" in refused(account=None)
+    assert "Give account" in refused(account=None)
     assert "is not the digest of this study" in refused(accept="0" * 64)
     assert "most is 9" in refused(most=9)
-    assert "leave records out" in refused(records=5)
-    assert "give records" in refused(TERMS | {"unit": "record"})
-    assert "choose at most 10000" in refused(TERMS | {"rounds": 10**9})
+    assert "Leave records out" in refused(records=5)
+    assert "Give records" in refused(TERMS | {"unit": "record"})
+    assert "Choose at most 10000" in refused(TERMS | {"rounds": 10**9})
     write_policy(largest_epsilon=2.0, units=["record"], statistics=["mean"], smallest_parties=4)
     said = refused(yes=False)
     assert all(rule in said for rule in ("largest_epsilon", "units", "statistics", "smallest_parties"))
@@ -630,7 +630,7 @@ def waits_in_vain(name: str, terms: dict[str, Any], says: str, monkeypatch: pyte
 def test_who_waited_in_vain_has_the_budget_back_until_something_may_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
     terms = TERMS | {"rounds": 2, "start_timeout": 90.0, "round_timeout": 30.0}
     for _ in range(2):
-        waits_in_vain("north", terms, "for want of south.*what was reserved in the ledger is given back", monkeypatch)
+        waits_in_vain("north", terms, "for want of south.*What was reserved in the ledger is given back", monkeypatch)
         assert account_of("north").charged.mu == 0.0
         assert account_of("north").entries[-1].status == "spent"
 

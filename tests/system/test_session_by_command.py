@@ -170,11 +170,11 @@ def test_a_session_is_continued_by_the_same_command_after_a_kill_in_mid_program(
 
 WRONG: dict[str, Any] = {
     "nobody said yes": ["--program", "train.py"],
-    "give --program": [],
+    "Give --program": [],
     "is not a file": ["--program", "nothing.py"],
-    "leave --data out": ["--program", "train.py", "--data", "visits.csv"],
-    "leave records out": ["--program", "train.py", "--records", "5"],
-    "choose 1 to 10": ["--program", "train.py", "--most", "11"],
+    "Leave --data out": ["--program", "train.py", "--data", "visits.csv"],
+    "Leave records out": ["--program", "train.py", "--records", "5"],
+    "Choose 1 to 10": ["--program", "train.py", "--most", "11"],
     "leave --folder and --once out": ["--program", "train.py", "--once"],
     "is not the digest of this study": ["--program", "train.py", "--accept", "0" * 32],
 }

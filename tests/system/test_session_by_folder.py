@@ -318,7 +318,7 @@ def test_a_store_from_a_backup_takes_no_part() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"deadlines": None}, "a session through a folder needs deadlines"),
+        ({"deadlines": None}, "a session through a folder has no deadlines"),
         ({"transport": "connections"}, "the session has deadlines and its parties connect"),
         ({"round_timeout": 5.0}, "round_timeout has no effect in a session through a folder"),
         ({"deadlines": {"first": "2030-01-01T00:00:00Z", "interval": 3.0, "poll": 2.0}}, "deadlines.interval is 3 s"),
@@ -333,7 +333,7 @@ def test_a_session_that_cannot_go_through_a_folder_is_refused(changes: dict[str,
 def test_what_a_site_has_to_say_is_one_sentence_before_anything_is_sent() -> None:
     agree()
     with (
-        pytest.raises(qm.InputError, match="say where it is here, with --folder PATH"),
+        pytest.raises(qm.InputError, match="Say where it is here, with --folder PATH"),
         qm.session("averaging.sealed", None, "north.key", new_account="north", yes=True),
     ):
         pass

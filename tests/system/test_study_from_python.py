@@ -115,7 +115,7 @@ def test_a_committee_opens_what_others_hand_in(tmp_path: Path) -> None:
     assert result.epsilon_a_priori <= 8.0
     assert result.messages > 4
     for half in ("committee", "contribute_by"):
-        with pytest.raises(qm.InputError, match="give committee and contribute_by together"):
+        with pytest.raises(qm.InputError, match="Give committee and contribute_by together"):
             qm.Study({"age": (0, 110)}, **COST, **{half: asked[half]})
 
 
@@ -123,7 +123,7 @@ def test_a_committee_opens_what_others_hand_in(tmp_path: Path) -> None:
     ("wrong", "words"),
     [
         (lambda: MADE(COLUMNS, epsilonn=1, delta=1e-6), r"no keyword 'epsilonn' \(did you mean 'epsilon'\?\)"),
-        (lambda: MADE({"age": 5}, **COST), r"column 'age' is not declared: give \(low, high\)"),
+        (lambda: MADE({"age": 5}, **COST), r"column 'age' is not declared. Give \(low, high\)"),
         (lambda: MADE({"age": (110, 0)}, **COST), "two finite numbers in rising order"),
         (lambda: MADE(COLUMNS, ["meen(age)"], **COST), "did you mean 'mean'"),
         (lambda: MADE(COLUMNS, ["mean(agee)"], **COST), "agee"),

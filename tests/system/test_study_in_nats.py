@@ -34,7 +34,7 @@ def test_without_a_word_of_the_owner_nothing_starts_and_nothing_is_charged(folde
     write_policy(unattended=True, largest_nats=0.5)
     code, _, errors = ending(join(folder, "ada"))
     assert code == 2
-    assert "no budget counts it: give --no-ledger" in errors
+    assert "no budget counts it. Give --no-ledger" in errors
     assert not (data_folder() / "ledger").exists()
     assert not list(folder.glob("*.json"))
 

@@ -392,4 +392,4 @@ def test_a_receipt_that_another_release_wrote_is_read_or_told_with_it(site: Site
         ended, errors = attempt(f"verify receipt {path.name}", capsys)
         assert (ended, path.read_bytes()) == (code, content), errors
         assert len(errors) < 2 * LARGEST
-        assert ("version 9.9 of quietmean wrote it" in errors) == (release == "9.9" and bool(code)), errors
+        assert ("Version 9.9 of quietmean wrote it" in errors) == (release == "9.9" and bool(code)), errors

@@ -47,7 +47,7 @@ def once_killed(common, job):
 
 def refused(common, job):
     from quietmean.core.errors import InputError
-    raise InputError(f"{common} is refused: take another")
+    raise InputError(f"{common} is refused. Take another")
 """
 SCRIPT = """
 import sys
@@ -86,7 +86,7 @@ def test_results_are_the_same_to_the_bit_and_in_order(where: str, folder: Path, 
 @pytest.mark.parametrize("where", ["1", "2", "scheduler"])
 def test_errors_of_jobs_are_raised_here(where: str, folder: Path, request: pytest.FixtureRequest) -> None:
     address = request.getfixturevalue("running").address if where == "scheduler" else where
-    with pytest.raises(InputError, match="water is refused: take another"):
+    with pytest.raises(InputError, match=r"water is refused\. Take another"):
         list(Workers(address).in_order(function("refused"), "water", range(3)))
 
 
@@ -139,7 +139,7 @@ def test_nobody_at_the_address(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_scheduler_without_workers(folder: Path, tmp_path: Path) -> None:
     with cluster(tmp_path, 0) as started:
-        assert "has no workers: start some" in str(within(60, started.address, "inverse", 0.0, 2))
+        assert "has no workers. Start some" in str(within(60, started.address, "inverse", 0.0, 2))
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def test_attacks_from_python_say_the_same(protocol: str) -> None:
 @pytest.mark.parametrize(
     ("workers", "says"),
     [
-        ("0", "choose 1 to 512 processes"),
+        ("0", "Choose 1 to 512 processes"),
         ("two", "neither processes nor the address of a scheduler"),
         ("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
     ],

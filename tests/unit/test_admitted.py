@@ -55,7 +55,7 @@ def test_no_value_is_refused_for_what_it_is(odd: float) -> None:
 def test_sums_that_were_not_rounded_are_refused_beside_odd_values_too() -> None:
     plan = plan_of()
     for beside in (0.0, np.nan, 1e300):
-        refused("round each record", plan.admit, np.array([plan.value_step / 3, beside, 0.0]), 5.0)
+        refused("Round each record", plan.admit, np.array([plan.value_step / 3, beside, 0.0]), 5.0)
     plan_of(unit=PrivacyUnit.PARTY).admit(np.full(3, plan.value_step / 3))
 
 

@@ -153,18 +153,18 @@ def test_no_keyword_is_answered_in_words_of_the_shell(name: str, tmp_path: Path,
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: called.simulate(3), "plan is of type int: it must be of type Plan"),
-        (lambda: called.simulate(PLAN, runs="many"), "runs is of type str: it must be a whole number"),
-        (lambda: called.plan(parties=4, **BUDGET, protocol=3), "protocol is of type int: it must be of type Mechanism or text"),
+        (lambda: called.simulate(3), "plan is of type int. Give a value of type Plan"),
+        (lambda: called.simulate(PLAN, runs="many"), "runs is of type str. Give a whole number"),
+        (lambda: called.plan(parties=4, **BUDGET, protocol=3), "protocol is of type int. Give a value of type Mechanism or text"),
         (
             lambda: called.certify(EXECUTION, observed=[1]),
-            "observed is of type list with something else in it: it must be a list, ",
+            "observed is of type list with something else in it. Give a list, ",
         ),
-        (lambda: called.Study.load(3), "path is of type int: it must be text or a path"),
-        (lambda: called.Study(3, "mean(age)", **BUDGET), "columns is of type int: it must be a dict"),
+        (lambda: called.Study.load(3), "path is of type int. Give text or a path"),
+        (lambda: called.Study(3, "mean(age)", **BUDGET), "columns is of type int. Give a dict"),
         (lambda: called.Session(3, dimension=2), "Session needs epsilon, which is not given"),
-        (lambda: called.IncA(injection=2), "field 'injection' is 2: it must be "),
-        (lambda: called.IncA(rounds=None), "field 'rounds' is None: it must be a whole number"),
+        (lambda: called.IncA(injection=2), "field 'injection' is 2. Give "),
+        (lambda: called.IncA(rounds=None), "field 'rounds' is None. Give a whole number"),
     ],
 )
 def test_the_sentence_names_the_argument_that_was_given(call: Callable[[], object], sentence: str) -> None:
@@ -178,6 +178,6 @@ def test_the_value_is_not_told_and_a_defect_stays_one() -> None:
 
     with pytest.raises(WrongTypeError) as told:
         mean(["secret"])  # type: ignore[list-item]
-    assert str(told.value) == "values is of type list with something else in it: it must be a list, each a number"
+    assert str(told.value) == "values is of type list with something else in it. Give a list, each a number."
     # All is as declared: nobody gave anything wrong.
     raised(ZeroDivisionError, "", mean, [])

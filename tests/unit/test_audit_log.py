@@ -295,7 +295,7 @@ def test_nothing_is_added_to_another_file(content: bytes, log: AuditLog) -> None
     log.path.write_bytes(content)
     uses: list[Callable[[AuditLog], object]] = [filled, AuditLog.read, lambda there: verify(there, {})]
     for use in uses:
-        refused(r"is not an audit log: name another|holds a private key, not an audit log", use, log)
+        refused(r"is not an audit log. Name another|holds a private key, not an audit log", use, log)
     assert log.path.read_bytes() == content
 
 

@@ -49,7 +49,7 @@ def test_the_ball_of_the_biased_decoder_is_that_of_the_studys_domain(more: dict[
     assert needed <= held * (1 + 1e-9)
     assert held <= needed * (1 + 1e-5)
     assert radius is None or held == pytest.approx(radius, abs=1e-3)
-    refused(f"reaches to {held:g}: leave out radius, choose {held:g} at least", planned, radius=0.9 * held)
+    refused(f"reaches to {held:g}. Leave out radius, choose {held:g} at least", planned, radius=0.9 * held)
     assert radius_of(planned(radius=held)) == held
     assert radius_of(planned(radius=2 * held)) == 2 * held
 

@@ -212,12 +212,12 @@ def test_groups() -> None:
 
 def test_impossible_charges() -> None:
     for arguments in ((-0.1,), (math.nan,), (1.0, -1e-9), (1.0, 1.5), (1.0, 0.0, -1e-9), (1.0, 0.0, math.nan)):
-        refused("choose a number", Charge, *arguments)
+        refused("Choose a number", Charge, *arguments)
     for epsilon, delta in ((-1.0, 0.0), (math.inf, 0.0), (1.0, -0.1), (1.0, 1.1)):
-        refused("choose a", Charge.of_mechanism, epsilon, delta)
+        refused("Choose a", Charge.of_mechanism, epsilon, delta)
     refused("a group of 0", Charge(1.0).of_group, 0)
-    refused("choose a finite number", Charge.of_concentrated, math.inf, 1e-6)
-    refused("choose a finite number", additive_delta, [], math.inf)
+    refused("Choose a finite number", Charge.of_concentrated, math.inf, 1e-6)
+    refused("Choose a finite number", additive_delta, [], math.inf)
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])

@@ -149,7 +149,7 @@ def test_a_contributor_is_in_order(study: CommitteeStudy) -> None:
     [
         ("late", "time", "contributions came until"),
         ("data", "data", "column 'pay' is not one of"),
-        ("records", "data", "set the rule to 0"),
+        ("records", "data", "Set the rule to 0"),
         ("budget", "ledger", "allows"),
         ("drop away", "drop", "does not answer"),
         ("drop of another study", "drop", "another study"),
@@ -216,9 +216,9 @@ def test_a_member_looks_at_what_is_public_and_opens_nothing(study: CommitteeStud
 @pytest.mark.parametrize(
     ("wrong", "name", "says"),
     [
-        ("folder", "contributions", "see that it is there and mounted"),
+        ("folder", "contributions", "See that it is there and mounted"),
         ("store", "store", "with another store"),
-        ("place", "store", "choose a writable place"),
+        ("place", "store", "Choose a writable place"),
         ("key", "key", "it has ended for this member"),
     ],
 )

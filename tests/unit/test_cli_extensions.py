@@ -21,7 +21,7 @@ from quietmean.core.errors import InputError
 def greet(name: str, *, times: int = 1) -> None:
     """Greet somebody."""
     if times < 1:
-        raise InputError(f"{times} greetings are none: choose at least 1")
+        raise InputError(f"{times} greetings are none. Choose at least 1")
     print(" ".join([f"hello {name}"] * times))
 
 group = App(name="anything", help="A group of commands.")

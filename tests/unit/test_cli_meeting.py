@@ -68,7 +68,7 @@ def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]
     assert "exists already" in fails(
         ["study", "seal", "study.invitation", "x", "--key", "north.key", "--out", "study.sealed"], capsys
     )
-    assert "only its coordinator" in fails(
+    assert "Ask its coordinator" in fails(
         ["study", "invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys
     )
     following = told(
@@ -124,7 +124,7 @@ def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.Capture
     assert "nobody said yes" in fails([*join, "--store", "folder"], capsys)
     Path("folder", keys.name).rename(keys)
     StudyKeys.load(keys).bind("0" * 64)
-    assert "what was sealed again is another study" in fails([*join, "--accept", accept], capsys)
+    assert "what is sealed again is another study" in fails([*join, "--accept", accept], capsys)
     assert "give --roster" in fails(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
 
 
@@ -157,8 +157,8 @@ def test_the_plan_of_a_study_is_the_one_that_join_makes(capsys: pytest.CaptureFi
     for given in (["--study", "study.toml", "--roster", "roster.toml"], ["--study", "study.toml", "--parties", "3"]):
         assert told(["plan", *given], capsys) == answer
     assert "--epsilon cannot go with --study" in fails(["plan", "--study", "study.sealed", "--epsilon", "2"], capsys)
-    assert "leave it out" in fails(["plan", "--study", "study.sealed", "--parties", "4"], capsys)
-    assert "give --parties" in fails(["plan", "--epsilon", "2"], capsys)
+    assert "Leave it out" in fails(["plan", "--study", "study.sealed", "--parties", "4"], capsys)
+    assert "Give --parties" in fails(["plan", "--epsilon", "2"], capsys)
 
 
 def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.CaptureFixture[str]) -> None:

@@ -196,7 +196,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again.contribution.digest, again.account.entries) == (handed.contribution.digest, handed.account.entries)
     table.write_text("pay\n401\n")
     refused("contributed other data", qm.contribute, here.path, here.key("c1"), **given)
-    with pytest.raises(InputError, match="its members take part with quietmean join --contributions"):
+    with pytest.raises(InputError, match="Take part with quietmean send"):
         qm.join(here.path, key=here.key("m1"), data=table, no_ledger=True, accept=yes_of("m1", here.sealed))
 
 
@@ -206,6 +206,6 @@ def test_a_plan_with_a_committee_from_python() -> None:
     # Four members' noise, of which three count: a third more variance than a curator's.
     curator = qm.plan(parties=200, epsilon=1.0, delta=1e-6, protocol="central-dp")
     assert 1.25 < plan.prediction["mse_noise"] / curator.prediction["mse_noise"] < 1.45
-    refused("leave it out", qm.plan, parties=200, epsilon=1.0, delta=1e-6, colluding=2, committee=qm.Committee(members=5))
+    refused("Leave it out", qm.plan, parties=200, epsilon=1.0, delta=1e-6, colluding=2, committee=qm.Committee(members=5))
     with pytest.raises(InputError, match="send one file each"):
         plan.machine(plan.schedule(Seed.public("no machine")), 0, plan.admit(np.zeros(1)), SecureNoise(Seed.public("none")))

@@ -57,13 +57,13 @@ def test_what_a_committee_can_do(numbers: tuple[int, int, int], size: str, secre
 @pytest.mark.parametrize(
     ("numbers", "reason"),
     [
-        ({"members": 3}, "too small for 1 colluding and 1 gone: take 4 members"),
-        ({"members": 4, "size": Size.LYING}, "gone or lying: take 5 members"),
+        ({"members": 3}, "too small for 1 colluding and 1 gone. Take 4 members"),
+        ({"members": 4, "size": Size.LYING}, "gone or lying. Take 5 members"),
         ({"members": 5, "colluding": 0}, "each member knows its own noise"),
-        ({"members": 9, "colluding": 2}, "plan for 2 gone or more"),
+        ({"members": 9, "colluding": 2}, "Plan for 2 gone or more"),
         ({"members": 9, "gone": 6}, "cannot decide: 6 have to vote"),
         ({"members": 65, "gone": 3}, "64 members or fewer"),
-        ({"members": 5, "minimum": 0}, "choose 1 or more"),
+        ({"members": 5, "minimum": 0}, "Choose 1 or more"),
         ({"members": 5, "largest_weight": float("inf")}, "a finite number"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_study_file_says_its_committee(tmp_path: Path) -> None:
         ({"committee": COMMITTEE | {"graze": 5.0}}, "committee.graze is unknown.*grace"),
         ({"committee": COMMITTEE, "grace": 5.0}, 'grace is unknown here: it belongs under "committee"'),
         ({"committee": COMMITTEE | {"members": 3}}, "too small"),
-        ({"transport": "folder", "deadlines": {"first": BY, "interval": 60.0, "poll": 5.0}}, "give a later one"),
+        ({"transport": "folder", "deadlines": {"first": BY, "interval": 60.0, "poll": 5.0}}, "Give a later one"),
     ],
 )
 def test_what_no_study_with_a_committee_says(fields: dict[str, Any], reason: str) -> None:
@@ -212,7 +212,7 @@ def one_member_more(invited: Invited, folder: Path) -> list[Entry]:
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        (without_member, r"a committee of 4, and 3 accepted with --member \(.*\): add the entries"),
+        (without_member, r"a committee of 4, and 3 accepted with --member \(.*\). Add the entries"),
         (one_member_more, "a committee of 4, and 5 accepted"),
         (as_contributor, "'m3' has keys that nobody would use"),
     ],
@@ -280,7 +280,7 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys.readouterr()
     for line, reason in (
         (("--contribute-by", BY), "go with --committee MEMBERS"),
-        (("--committee", "5"), "give --contribute-by"),
+        (("--committee", "5"), "Give --contribute-by"),
         (("--committee", "5", "--contribute-by", "tomorrow"), "a time with its offset"),
     ):
         assert run("study", "new", *column, *line, "--out", "other.toml") == 2

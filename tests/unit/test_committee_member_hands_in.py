@@ -82,7 +82,7 @@ def test_a_member_hands_in_once_and_what_is_wrong_is_said(
     raised(_Opened, "", join, study, monkeypatch, *box, "--data", "m1.csv")
     assert made.read_bytes() == content
     Path("other.csv").write_text("pay\n500\n")
-    assert "each party contributes once" in refused(study, monkeypatch, capsys, *box, "--data", "other.csv")
+    assert "Make a new study for a correction" in refused(study, monkeypatch, capsys, *box, "--data", "other.csv")
 
 
 def test_a_member_that_is_late_with_its_data_takes_part_without_them(
@@ -97,5 +97,5 @@ def test_a_member_that_is_late_with_its_data_takes_part_without_them(
         monkeypatch.setattr(module, "datetime", Later)
     said = refused(study, monkeypatch, capsys, "--contributions", "box", "--data", "m1.csv")
     assert "nothing was charged" in said
-    assert said.endswith("without --data this member takes part all the same")
+    assert said.endswith("Without --data this member takes part all the same.")
     raised(_Opened, "", join, study, monkeypatch, "--contributions", "box")

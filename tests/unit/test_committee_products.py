@@ -131,7 +131,7 @@ def test_the_bits_of_what_was_encoded_are_those_of_its_products() -> None:
         for place in range(5):
             wrong = numbers.copy()
             wrong[place] += 1
-            refused("let the plan of the study encode them", own.bits_of, wrong)
+            refused("Let the plan of the study encode them", own.bits_of, wrong)
 
 
 def test_what_is_no_record_is_dealt_as_one_and_nothing_is_refused_for_it() -> None:
@@ -345,7 +345,7 @@ def test_documents_of_before_say_nothing_of_products() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    refused("give verified, or leave products out", Committee, 5, products=True)
+    refused("Give verified, or leave products out", Committee, 5, products=True)
     refused("products are checked of single records only", replace, planned(100), largest_weight=2.0)
     refused("products are those of a single record", layout_of, planned(100), InputDomain((block(1),)).statement, 0.5)
     refused("products are checked on 64 to 1800 steps", block(1).in_steps, 0.1)

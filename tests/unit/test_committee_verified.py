@@ -78,7 +78,7 @@ def test_a_relation_has_a_number_of_its_own_by_which_it_is_exact() -> None:
     for first, other in itertools.product(range(6), range(6)):
         numbers = np.array([first, 4, other])
         if not -3 <= first - 2 * other <= 4:
-            refused("let the plan of the study", layout.bits_of, numbers)
+            refused("Let the plan of the study", layout.bits_of, numbers)
             continue
         shares = layout.numbers_of(layout.bits_of(numbers).astype(np.uint32), 1009)
         assert shares[3] == (first - 2 * other) % 1009
@@ -162,7 +162,7 @@ def test_cells_that_do_not_add_up_are_seen_though_each_is_in_its_range(monkeypat
 
 
 def test_a_contributors_own_software_refuses_what_would_not_count() -> None:
-    refused("let the plan of the study encode them", dealt, [STEPS, STEPS, 0, 0])
+    refused("Let the plan of the study encode them", dealt, [STEPS, STEPS, 0, 0])
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -270,7 +270,7 @@ def test_a_verified_design_has_one_number_a_polynomial_and_enough_lists_for_prod
 
 
 def test_too_small_a_committee_cannot_verify() -> None:
-    refused("that checks contributions is too small for 1 colluding and 1 gone or lying: take 5", Committee, 4, verified=True)
+    refused("that checks contributions is too small for 1 colluding and 1 gone or lying. Take 5", Committee, 4, verified=True)
 
 
 def test_a_document_says_that_contributions_are_verified_and_one_of_before_says_nothing() -> None:

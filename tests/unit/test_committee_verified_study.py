@@ -152,7 +152,7 @@ def test_the_contract_says_of_which_statistics_products_are_checked(tmp_path: Pa
 
 
 def test_products_are_refused_where_a_contribution_may_be_several_records(tmp_path: Path) -> None:
-    refused("give the committee largest_weight 1", of_single_records, tmp_path, SURVEY, largest_weight=2)
+    refused("Give the committee largest_weight 1", of_single_records, tmp_path, SURVEY, largest_weight=2)
     refused("none of these statistics states products", of_single_records, tmp_path, [{"kind": "proportion", "column": "job"}])
     refused("a plan without a study has none", Committee(5, verified=True, products=True).require_no_products)
 

@@ -200,9 +200,9 @@ def test_a_voucher_admits_nobody_else(registrar: Registrar, study: CommitteeStud
         with pytest.raises(InputError, match=r"voucher|entry"):
             Voucher.load(wrong).require_for(study.invitation, voucher.key)
     for weight in (0.0, -1.0, math.nan, math.inf):
-        refused("give one above 0", registrar.make, 1, weight)
+        refused("Give one above 0", registrar.make, 1, weight)
     for number in (0, 13):
-        refused("choose 1 to 12", registrar.make, number, None)
+        refused("Choose 1 to 12", registrar.make, number, None)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_the_registrar_makes_no_more_vouchers_than_the_study_has(office: Path, c
     for wrong, reason in (
         (f"{vouchers} --own-keys keys.txt", "that would be 13 vouchers"),
         (f"{vouchers} --number 11", "that would be 13 vouchers"),
-        (f"{vouchers} --number 2 --own-keys keys.txt", "leave one of them out"),
+        (f"{vouchers} --number 2 --own-keys keys.txt", "Leave one of them out"),
         (f"{vouchers} --weight 0.5", "exists already"),
     ):
         fails(shlex.split(wrong), capsys, reason)
@@ -353,6 +353,6 @@ def test_without_the_library_no_voucher_is_made(
     fails(
         shlex.split("study vouchers study.invitation --key registrar.key --qr"),
         capsys,
-        "a QR code needs the extra 'qr', which is not installed: pip install \"segno>=1.6\"",
+        "a QR code needs the extra 'qr', which is not installed. Run pip install \"segno>=1.6\"",
     )
     assert not (office / "study.vouchers").exists()

@@ -274,13 +274,13 @@ def test_what_is_no_mu_is_refused(mu: float) -> None:
         lambda: epsilon_within(mu, 0.1),
         lambda: set_mu(about, [0], mu),
     ):
-        refused("choose a", call)
+        refused("Choose a", call)
 
 
 def test_other_refusals() -> None:
     about = information(np.eye(2))
-    refused("choose a finite number > 1", renyi_epsilon, 1.0, 1.0)
-    refused("choose 0 < delta < 1", classical_renyi_epsilon, 1.0, 0.0)
+    refused("Choose a finite number > 1", renyi_epsilon, 1.0, 1.0)
+    refused("Choose 0 < delta < 1", classical_renyi_epsilon, 1.0, 0.0)
     refused("between 0 and 1", type_two_error, 1.0, 1.1)
     refused("between 0 and 1", mu_of_errors, 0.1, math.nan)
     refused("a group of -1", group_mu, 1.0, -1)

@@ -183,7 +183,7 @@ def test_a_quantiser_that_cannot_follow_is_refused_and_freezes() -> None:
 
 
 def test_theta_zero_with_one_step_overloads_for_ever() -> None:
-    with pytest.raises(InputError, match=r"take two_step, broadcast or theta >= 0\.2"):
+    with pytest.raises(InputError, match=r"Take two_step, broadcast or theta >= 0\.2"):
         make(30, edges=GEOMETRIC.tolist(), theta=0.0, c=0.3, bits=2, two_step=False, gamma=0.95)
     sound = make(30, edges=GEOMETRIC.tolist(), theta=0.0, c=0.3, bits=3, iterations=200)
     assert sound.quantisation is not None
@@ -201,16 +201,16 @@ def test_leakage_never_ends_so_the_number_of_messages_must_be_named() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"theta": 1.0}, "theta is 1: choose 0 <= theta < 1"),
-        ({"c": 0.0}, "c is 0: choose a finite number > 0"),
+        ({"theta": 1.0}, "theta is 1. Choose 0 <= theta < 1"),
+        ({"c": 0.0}, "c is 0. Choose a finite number > 0"),
         ({"iterations": 0}, "iterations is 0"),
         ({"edges": [[0, 1], [2, 3]]}, "does not connect all 4 parties"),
         ({"edges": [[0, 4]]}, "edge .0, 4. is none"),
         ({"sigma_z": [[1.0, 2.0]]}, "sigma_z lists 1 pairs for 4 edges"),
         ({"mode": "anycast"}, "mode 'anycast' is unknown"),
-        ({"local_noise": "gaussian"}, "give both or none"),
+        ({"local_noise": "gaussian"}, "Give both or none"),
         ({"local_noise": "pink", "sigma_local": 1.0}, "'pink' is unknown"),
-        ({"bits": 0}, "bits is 0: choose 1..16"),
+        ({"bits": 0}, "bits is 0. Choose 1..16"),
         ({"graph": "grid", "edges": None}, "graph 'grid' is unknown"),
         ({"patience": 0}, "patience is 0"),
     ],

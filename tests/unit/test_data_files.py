@@ -252,7 +252,7 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     "commas between and within": (written(text([[row[0], row[1].replace(".", ","), *row[2:]] for row in ROWS])), RECORDS),
     "duplicate names": (
         written(text(heading=["age", "dose", "smoker", "größe", "visit", "age"])),
-        "columns 1 and 6 of t.csv have the same name: give each column a name of its own",
+        "columns 1 and 6 of t.csv have the same name. Give each column a name of its own",
     ),
     "numbers that may be thousands": (written(text(THREE, ";")), np.where(THREE_DIGITS, NAN, RECORDS)),
     "dates that may be either": (written(text(SLASHES)), np.column_stack([RECORDS[:, :4], [NAN] * 4])),
@@ -270,19 +270,19 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
         written("<html><table><tr><td>age</td></tr></table></html>", "t.xls"),
         "t.xls holds a page for a browser, not a table of data. Open it and save its table as CSV.",
     ),
-    "an archive": (zipped("t.csv"), "t.zip is a zip archive: unpack it, and give the table in it, or install a package"),
+    "an archive": (zipped("t.csv"), "t.zip is a zip archive. Unpack it, and give the table in it, or install a package"),
     "OpenDocument": (
         zipped("content.xml"),
-        "t.zip is a table of OpenDocument: save it as .xlsx, or as CSV, or install",
+        "t.zip is a table of OpenDocument. Save it as .xlsx, or as CSV, or install",
     ),
-    "bzip2": (written(bz2.compress(text().encode()), "t.csv.bz2"), "t.csv.bz2 is compressed by bzip2: unpack it"),
-    "xz": (written(lzma.compress(text().encode()), "t.csv.xz"), "t.csv.xz is compressed by xz: unpack it"),
+    "bzip2": (written(bz2.compress(text().encode()), "t.csv.bz2"), "t.csv.bz2 is compressed by bzip2. Unpack it"),
+    "xz": (written(lzma.compress(text().encode()), "t.csv.xz"), "t.csv.xz is compressed by xz. Unpack it"),
     "gzip in two parts": (written(gzip.compress(text().encode()[:40]) + gzip.compress(text().encode()[40:]) + bytes(9)), RECORDS),
     "JSON lines": (json_lines(), RECORDS),
     "JSON lines, ndjson with empty lines": (json_lines("ndjson", "\n  \n"), RECORDS),
     "JSON lines, compressed": (lambda folder: packed_by_gzip(json_lines()(folder)), RECORDS),
     "JSON lines that are none": (json_lines(extra="[1]\n{\n7"), np.vstack([RECORDS, np.full((3, 5), NAN)])),
-    "JSON": (written("[\n{}]", "t.json"), "t.json is JSON and no table: if each of its lines is an object, call it t.jsonl"),
+    "JSON": (written("[\n{}]", "t.json"), "t.json is JSON, not a table. Save it with one object a line as t.jsonl"),
     "SPSS": (foreign("write_sav", "sav"), RECORDS),
     "SPSS, compressed": (foreign("write_sav", "zsav"), RECORDS),
     "Stata": (foreign("write_dta", "dta"), RECORDS),
@@ -300,9 +300,9 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     "a damaged Parquet file": (written(b"PAR1 and then nothing", "t.parquet"), "t.parquet cannot be read as a table"),
     "a damaged workbook": (
         written(b"PK\x03\x04 and then nothing", "t.xlsx"),
-        "t.xlsx cannot be read as a workbook: save it again",
+        "t.xlsx cannot be read as a workbook. Save it again",
     ),
-    "an empty file": (written(""), "t.csv is empty: its first row must hold the names"),
+    "an empty file": (written(""), "t.csv is empty. Write the names"),
     "a picture": (
         written(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 20, "t.csv"),
         "t.csv cannot be read as a table, it holds binary",
@@ -431,7 +431,7 @@ def test_a_name_that_no_object_has_is_told(tmp_path: Path) -> None:
     told: list[str] = []
     found = read_columns(tmp_path / "t.jsonl", Columns(list(COLUMNS)[:2]), told.append)
     np.testing.assert_array_equal(found, [[41, NAN], [NAN, NAN]])
-    assert told == ["t.jsonl: no record has 'dose', which counts as missing throughout: check its name"]
+    assert told == ["t.jsonl: no record has 'dose', which counts as missing throughout. Check its name."]
 
 
 def test_a_declared_level_may_be_called_as_missing_is(tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_rows_without_a_party_are_in_nobodys_records(tmp_path: Path) -> None:
     assert [part.ravel().tolist() for part in records] == [[1, 5], [3]]
     assert told == ["t.csv, column 'clinic': 2 rows name no party and are in nobody's records (lines 3, 5)"]
     path.write_text("age,clinic\n1,\n")
-    refused("column 'clinic' names no party: at least 2 are needed", parties_of_table, path, AGE, None, "clinic")
+    refused("column 'clinic' names no party. Name at least 2", parties_of_table, path, AGE, None, "clinic")
 
 
 @pytest.mark.parametrize(
@@ -585,7 +585,7 @@ def test_another_distribution_adds_a_reader(name: str, tmp_path: Path, monkeypat
         np.testing.assert_array_equal(read_columns(tmp_path / name, AGE).ravel(), [40, 50])
         known[group] = [EntryPoint(ending, "quietmean.nowhere:read", group)]
         formats._added_readers.cache_clear()
-        refused(r"^reader '.*' \(quietmean.nowhere:read\) cannot be loaded \(.*\): mend or", read_columns, tmp_path / name, AGE)
+        refused(r"^reader '.*' \(quietmean.nowhere:read\) cannot be loaded \(.*\). Mend or", read_columns, tmp_path / name, AGE)
     finally:
         formats._added_readers.cache_clear()
 
@@ -602,7 +602,12 @@ def test_a_missing_extra_is_named(name: str, content: bytes, extra: str, tmp_pat
     monkeypatch.setattr("quietmean.core.extensions.find_spec", lambda module: None)
     (tmp_path / name).write_bytes(content)
     remedy = re.escape(command_for(extra))
-    refused(rf"{name} is a.*needs the extra '{extra}', which is not installed: {remedy}$", read_columns, tmp_path / name, COLUMNS)
+    refused(
+        rf"{name} is a.*needs the extra '{extra}', which is not installed. Run {remedy}\.$",
+        read_columns,
+        tmp_path / name,
+        COLUMNS,
+    )
 
 
 @pytest.mark.parametrize("asked", [["b", "a"], ["c", "b"], []])

@@ -65,7 +65,7 @@ def test_a_column_that_a_query_has_twice_is_refused_and_no_other(name: str, tmp_
     path = source.partition("#")[0]
     twice = f"SELECT one.*, age FROM {table} one -- of all"  # noqa: S608
     for text in (twice, f"SELECT 41 AS age, 42 AS age FROM {table}"):  # noqa: S608
-        with pytest.raises(InputError, match=r"^columns \d+ and \d+ of \S+ have the same name: give .* or in the query$"):
+        with pytest.raises(InputError, match=r"^columns \d+ and \d+ of \S+ have the same name. Give .* or in the query.$"):
             read_columns(f"{path}#query={query(tmp_path, text)}", AGE)
     other = f'SELECT 41 AS age, 1 AS x, 2 AS x, 3 AS "y:1" FROM {table} -- x'  # noqa: S608
     assert set(read_columns(f"{path}#query={query(tmp_path, other)}", AGE).ravel()) == {41.0}
@@ -103,7 +103,7 @@ def test_a_query_reads_nothing_but_its_file(text: str, ending: str, tmp_path: Pa
     with pytest.raises(InputError, match=r"is not allowed|cannot be (read|computed)") as caught:
         read_columns(f"{path}#query={query(tmp_path, text.format(other=other))}", AGE)
     assert "Sentinel" not in str(caught.value)
-    with pytest.raises(InputError, match=r"is refused by the database: check the query") as caught:
+    with pytest.raises(InputError, match=r"is refused by the database. Check the query") as caught:
         read_columns(f"{path}#query={query(tmp_path, text.format(other=other))},query_mixes_rows=true", AGE)
     assert "Sentinel" not in str(caught.value)
     assert other.read_bytes() == before
@@ -133,7 +133,7 @@ def test_the_only_table_that_fits_is_taken() -> None:
     assert read_columns(address, columns).tolist() == [[41, 0]]
     for said in ("v", "clinic.v"):
         assert read_columns(f"{address}#table={said}", AGE).tolist() == [[41]]
-    with pytest.raises(InputError, match=r"^the database postgres has no table 'wv' that this user may read: say #table="):
+    with pytest.raises(InputError, match=r"^the database postgres has no table 'wv' that this user may read. Say #table="):
         read_columns(f"{address}#table=wv", AGE)
     with pytest.raises(InputError, match=r"^none of the \d+ tables of the database postgres have the columns of the study"):
         read_columns(address, Columns([Column(name="no such thing", low=0, high=1)]))
@@ -156,7 +156,7 @@ def test_a_query_of_a_server_and_what_it_may_not(tmp_path: Path) -> None:
     ):
         query(tmp_path, text)
         with pytest.raises(
-            InputError, match=r"^the query in \S+ cannot be read from the database postgres: check the query"
+            InputError, match=r"^the query in \S+ cannot be read from the database postgres. Check the query"
         ) as caught:
             read_columns(mixed, AGE)
         assert "Sentinel" not in str(caught.value)
@@ -251,7 +251,7 @@ def test_the_password_is_where_libpq_looks(password_file: Path, tmp_path: Path, 
         assert read_columns(f"{said}#table=v", AGE).tolist() == [[41]]
         assert account_name(said) == "wards"
     password_file.write_text("127.0.0.1:*:*:owner:wrong\n")
-    caught = refused(r"^the database postgres cannot be reached, or does not let this user in: check", read_columns, address, AGE)
+    caught = refused(r"^the database postgres cannot be reached, or does not let this user in. Check", read_columns, address, AGE)
     assert "owner" not in caught
 
 

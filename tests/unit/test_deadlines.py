@@ -38,12 +38,12 @@ def study(**changed: Any) -> StudyTerms:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"deadlines": None}, 'needs deadlines = {first = "2027-03-01T12:00:00Z"'),
+        ({"deadlines": None}, 'Write deadlines = {first = "2027-03-01T12:00:00Z"'),
         ({"transport": "connections"}, "has deadlines and its parties connect"),
         ({"round_timeout": 60.0}, "round_timeout has no effect in a study through a folder"),
         ({"start_timeout": 60.0}, "start_timeout has no effect"),
-        ({"start_by": "2099-02-27T12:00:00Z"}, "give one 2.29 days or more after start_by, as up to 10 attempts"),
-        ({"deadlines": {"first": FIRST, "interval": 7199.0, "poll": 3600.0}}, "give an interval of 2 polls or more"),
+        ({"start_by": "2099-02-27T12:00:00Z"}, "Give one 2.29 days or more after start_by, as up to 10 attempts"),
+        ({"deadlines": {"first": FIRST, "interval": 7199.0, "poll": 3600.0}}, "Give an interval of 2 polls or more"),
         ({"deadlines": {"first": FIRST, "interval": 7200.0, "poll": 1.0}}, "deadlines.poll must be at least 2"),
         ({"deadlines": {"first": FIRST, "interval": 1e9, "poll": 3600.0}}, "deadlines.interval"),
         ({"deadlines": {"first": 4076308800, "interval": 7200.0, "poll": 60.0}}, "must be a time with its offset from UTC"),
@@ -160,7 +160,7 @@ def join(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_nothing_is_charged_once_it_is_too_late_to_start(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(join(capsys).split())
-    assert "which has passed: agree on later deadlines (it is 20" in said
+    assert "which has passed. Agree on later deadlines (it is 20" in said
     assert "UTC by this machine's clock, set that if it is wrong)" in said
     assert not list(begun.rglob("*.store"))
     assert list((begun / "share").iterdir()) == []

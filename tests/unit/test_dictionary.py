@@ -104,7 +104,7 @@ def test_only_what_was_asked_for_and_other_columns_beside(dictionary: Path, caps
         "--statistic", "mean(age)",
     )  # fmt: skip
     assert written == {"study": "study.toml"}
-    assert "field 'height' of dictionary.csv is not a column as it is, it has no bounds: declare it here" in told
+    assert "field 'height' of dictionary.csv is not a column as it is, it has no bounds. Declare it here" in told
     columns = StudyTerms.load(Path("study.toml")).workload.columns
     assert columns.names == ("age", "height", "old")
 
@@ -112,9 +112,9 @@ def test_only_what_was_asked_for_and_other_columns_beside(dictionary: Path, caps
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is not a data dictionary of REDCap: export it there"),
-        (b"a,b\n1,2\n", "is not a data dictionary of REDCap: export it there"),
-        (b"\xff\xfe", "cannot be read: give the data dictionary as REDCap exports it"),
+        (b"", "is not a data dictionary of REDCap. Export it there"),
+        (b"a,b\n1,2\n", "is not a data dictionary of REDCap. Export it there"),
+        (b"\xff\xfe", "cannot be read. Give the data dictionary as REDCap exports it"),
         (b"field_name,field_type\nnote,notes\n", "has no field that can be a column"),
     ],
 )

@@ -415,13 +415,15 @@ def receipt_for(number: int, session: str = "ab" * 32) -> bytes:
 def test_a_receipt_is_kept_only_if_it_is_of_this_contribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer_of(200, receipt_for(0), monkeypatch).came == "1970-01-01 00:00:10 UTC"
     for wrong in (receipt_for(1), receipt_for(0, "cd" * 32), b"taken", receipt_for(0).replace(b"00:00:10", b"00:00:11")):
-        with pytest.raises(ProtocolFailure, match=r"did not acknowledge the contribution.*the same command sends it again"):
+        with pytest.raises(
+            ProtocolFailure, match=r"did not acknowledge the contribution.*same command again, which sends it again"
+        ):
             answer_of(200, wrong, monkeypatch)
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 def test_what_passes_by_is_tried_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    raised(ProtocolFailure, "the same command sends it again", answer_of, status, b'{"error": "full"}', monkeypatch)
+    raised(ProtocolFailure, "same command again, which sends it again", answer_of, status, b'{"error": "full"}', monkeypatch)
 
 
 def test_what_the_drop_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

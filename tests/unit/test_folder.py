@@ -287,7 +287,7 @@ async def test_what_a_process_before_asked_is_not_asked_again(tmp_path: Path) ->
 async def test_a_visit_ends(tmp_path: Path) -> None:
     one = Party(0, tmp_path, quiet=0.3)
     asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
-    with pytest.raises(NotYet, match="run the same command again later"):
+    with pytest.raises(NotYet, match="Run the same command again later"):
         await one.post.watch(0.3)
     assert len(files(tmp_path)) == 1
     asked.cancel()

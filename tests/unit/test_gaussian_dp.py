@@ -137,14 +137,14 @@ def test_composition_adds_squares() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan, math.inf])
 def test_impossible_delta_is_refused(delta: float) -> None:
     for refusing in (epsilon_of_mu, mu_of_budget, classical_mu):
-        refused("choose 0 < delta < 1", refusing, 1.0, delta)
+        refused("Choose 0 < delta < 1", refusing, 1.0, delta)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf])
 def test_impossible_epsilon_is_refused(epsilon: float) -> None:
     for refusing in (mu_of_budget, classical_mu):
-        refused("choose a finite number >= 0", refusing, epsilon, 0.1)
-    refused("choose a finite number >= 0", delta_of_mu, 1.0, epsilon)
+        refused("Choose a finite number >= 0", refusing, epsilon, 0.1)
+    refused("Choose a finite number >= 0", delta_of_mu, 1.0, epsilon)
 
 
 def test_grid_is_not_trivial() -> None:

@@ -129,7 +129,7 @@ def test_history_refuses_what_does_not_fit() -> None:
     schedule = make_schedule("ring", SEED, 4, 2)
     refused(r"parties \[1, 3\] are offline in round 0", ExecutionTrace, np.array([[True, False, True, False]]))
     refused("one row per round", ExecutionTrace.everyone(3, 4).delivered, schedule)
-    with pytest.raises(InputError, match="they must agree"):
+    with pytest.raises(InputError, match="Give both the same shape"):
         ExecutionTrace(ExecutionTrace.everyone(2, 4).online, np.zeros((2, 4, 2), dtype=bool)).delivered(schedule)
 
 

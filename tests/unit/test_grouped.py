@@ -201,7 +201,7 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
     mean = (parse_statistic(read_text("mean(age)")),)
     lazy = pl.DataFrame({"age": [1.0, 2.0]}).lazy()
     for unit in (PrivacyUnit.PARTY, PrivacyUnit.PERSON):
-        with pytest.raises(InputError, match=f"the unit is {unit}: read the rows instead"):
+        with pytest.raises(InputError, match=f"the unit is {unit}. Read the rows instead"):
             Workload(columns, mean, unit).encode(records_of(GroupedFrame(lazy), columns, print))
     refused("Data of type int are not a table", records_of, GroupedFrame(3), columns, print)
     with pytest.raises(InputError, match=r"column 'age' is not one of the 1 column of the data frame \(did you mean 'aeg'"):
@@ -216,6 +216,6 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
 def test_without_pyarrow_the_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     there = [by(table()) for by in (by_polars, by_duckdb)]
     monkeypatch.setattr(grouped, "is_installed", lambda module: module != "pyarrow")
-    with pytest.raises(InputError, match="rows of DuckDB needs PyArrow, which is not installed: pip install pyarrow"):
+    with pytest.raises(InputError, match=r"rows of DuckDB needs PyArrow, which is not installed\. Run pip install pyarrow"):
         records_of(GroupedFrame(there[1]), COLUMNS, print)
     assert len(records_of(GroupedFrame(there[0]), COLUMNS, print)) == ROWS

@@ -70,7 +70,7 @@ def test_it_is_one_of_ours(install: Install, word: str) -> None:
     install(word, "Mine")
     assert set(REGISTRIES[word]()) == {*before, "mine"}
     assert GET[word]("mine").__name__ == "Mine"
-    refused(rf"{word} 'mne' is unknown \(did you mean 'mine'\?\): choose one of .*mine", GET[word], "mne")
+    refused(rf"{word} 'mne' is unknown \(did you mean 'mine'\?\). Choose one of .*mine", GET[word], "mne")
 
 
 @pytest.mark.parametrize("word", SOURCES)
@@ -82,7 +82,7 @@ def test_it_is_one_of_ours(install: Install, word: str) -> None:
         ("Missing", None, "cannot be loaded"),
         ("Mine", "Mine = 3", "is not a subclass of"),
         ("Mine", "class Mine: pass", "is not a subclass of"),
-        ("Clash", None, "is registered already: give it another name"),
+        ("Clash", None, "is registered already. Give it another name"),
         ("Mine", "{base}class Mine(Base): summary = 'mine'", "does not define name, "),
     ],
 )
@@ -98,4 +98,4 @@ def test_a_broken_one(install: Install, word: str, target: str, source: str | No
 @pytest.mark.parametrize(("word", "missing"), [("protocol", "draw_schedule, machine, rounds"), ("statistic", "decode, features")])
 def test_an_unfinished_one_is_told_what_it_lacks(install: Install, word: str, missing: str) -> None:
     install(word, "Mine", UNFINISHED[word] + "class Mine(Base):\n    name = 'mine'\n" + SUMMARY[word])
-    refused(f"does not define {missing}: mend or uninstall it", REGISTRIES[word])
+    refused(f"does not define {missing}. Mend or uninstall it", REGISTRIES[word])

@@ -112,7 +112,7 @@ def test_a_settled_study_may_not_ask_for_more(ledger: Ledger) -> None:
     ledger.settle("s1", Charge(HALF / 2), when=NOON)
     refused(r"ended after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2", charge, ledger, "s1", 0.2)
     refused(
-        "start another study, with a store of its own",
+        "Start another study, with a store of its own",
         ledger.check,
         "wards",
         SpendingRequest("s1", "study s1", Charge(HALF, 1e-12)),
@@ -397,13 +397,13 @@ def test_budgets_rise_and_fall_but_not_below_what_is_charged(ledger: Ledger) -> 
 
 def test_impossible_numbers(ledger: Ledger) -> None:
     for mu in (-1.0, math.nan):
-        refused("choose a number >= 0", charge, ledger, "s1", mu)
-        refused("choose a number >= 0", Charge, mu)
+        refused("Choose a number >= 0", charge, ledger, "s1", mu)
+        refused("Choose a number >= 0", Charge, mu)
     with pytest.raises(InputError, match=r"no bound on what it discloses is known \(gossip: none\): no budget allows that"):
         ledger.reserve("wards", SpendingRequest("s1", "a", Charge(math.inf), reason="gossip: none"), when=NOON)
-    refused("choose 0 < delta < 1", ledger.set_budget, "wards", 1.0, 0.0, when=NOON)
+    refused("Choose 0 < delta < 1", ledger.set_budget, "wards", 1.0, 0.0, when=NOON)
     refused("without a name", ledger.set_budget, " ", 1.0, 0.1, when=NOON)
-    refused("reserve it first", ledger.settle, "s1", Charge(1.0), when=NOON)
+    refused("Reserve it first", ledger.settle, "s1", Charge(1.0), when=NOON)
     raised(
         ValueError, "time zone", ledger.reserve, "wards", SpendingRequest("s1", "a", Charge(0.1)), when=NOON.replace(tzinfo=None)
     )
@@ -443,7 +443,7 @@ def test_an_empty_file_is_not_a_ledger_until_one_is_made(content: bytes, path: P
             main([*asked, *more])
         said = capsys.readouterr()
         assert (ended.value.code, said.out) == (2, "")
-        assert f"file {path} is empty, not a ledger: check the path, or make it with" in " ".join(said.err.split())
+        assert f"file {path} is empty, not a ledger. Check the path, or make it with" in " ".join(said.err.split())
         assert (path.read_bytes(), list(path.parent.iterdir())) == (content, [path])
     # A process may have ended while it made one: the next one goes on.
     assert not Ledger.is_there(path)

@@ -163,7 +163,7 @@ def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: P
 
 
 def test_only_the_convener_seals(meeting: Meeting) -> None:
-    with pytest.raises(InputError, match="only its coordinator can seal"):
+    with pytest.raises(InputError, match="Ask its coordinator to seal"):
         Sealed.make(meeting.invitation, [keys.entry for keys in meeting.keys.values()], MALLORY)
 
 
@@ -197,8 +197,8 @@ def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed:
     bound = second.bind(sealed.digest, ["east"])
     assert StudyKeys.load(path).sealed == sealed.digest
     assert bound.bind(sealed.digest, ["north"]).compared == ("east", "north")
-    refused("what was sealed again is another study", StudyKeys.load(path).bind, "0" * 64)
-    refused("a new seal needs a new invitation", StudyKeys.make, path, meeting.invitation, south, "south", "")
+    refused("what is sealed again is another study", StudyKeys.load(path).bind, "0" * 64)
+    refused("Ask for a new invitation", StudyKeys.make, path, meeting.invitation, south, "south", "")
     assert StudyKeys.make(path, meeting.invitation, south, "south", "192.0.2.2:7001").sealed == sealed.digest
     path.chmod(0o640)
     refused("chmod 600", StudyKeys.load, path)
@@ -267,7 +267,7 @@ def test_files_that_are_something_else(meeting: Meeting, sealed: Sealed, tmp_pat
         path.write_bytes(content)
         refused(r"file .*file is not an entry\. Give the file as quietmean wrote it\.$", Entry.load, path)
     path.write_bytes(b"quietmean-entry-1.***.***")
-    refused(r"file .*file holds no whole entry: copy it again, from quietmean-entry-1 to its end$", Entry.load, path)
+    refused(r"file .*file holds no whole entry. Copy it again, from quietmean-entry-1 to its end.$", Entry.load, path)
     path.write_bytes(b" " * (4 * 2**20 + 1))
     refused("larger than", Entry.load, path)
     wrong: list[dict[str, Any]] = [

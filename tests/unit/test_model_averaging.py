@@ -163,7 +163,7 @@ def test_the_adaptive_bound_finds_the_quantile_of_the_norms() -> None:
 def test_adaptive_clipping_of_few_parties_is_refused_with_its_deviation() -> None:
     with pytest.raises(InputError, match=r"a fraction with a standard deviation of 0\.\d+, above 0\.1"):
         averaging({"w": np.zeros(2)}, parties=20, adaptive=True)
-    refused("give records", averaging, {"w": np.zeros(2)}, unit="record", adaptive=True)
+    refused("Give records", averaging, {"w": np.zeros(2)}, unit="record", adaptive=True)
 
 
 def test_gradients_of_records_descend() -> None:
@@ -172,7 +172,7 @@ def test_gradients_of_records_descend() -> None:
     found = made.descend([gradients] * 4)
     assert np.allclose(found["w"], [-2.0, 0, 0], atol=0.05)
     assert made.within == pytest.approx(1.0, abs=0.02)
-    refused("hand gradients of records to descend", made.average, [{"w": np.zeros(3), "b": 0.0}] * 4)
+    refused("Hand gradients of records to descend", made.average, [{"w": np.zeros(3), "b": 0.0}] * 4)
 
 
 def test_a_keyword_with_a_typo_is_refused() -> None:

@@ -69,7 +69,7 @@ def test_unknown_schema_is_refused(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    refused(r"schema version 99.*finish it with the release that made it", opened, path)
+    refused(r"schema version 99.*Finish it with the release that made it", opened, path)
 
 
 def test_what_is_no_store_is_refused(path: Path, tmp_path: Path) -> None:

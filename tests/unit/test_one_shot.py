@@ -165,7 +165,7 @@ def test_files_are_loaded_and_certified(tmp_path: Path, capsys: pytest.CaptureFi
     main(["verify", "receipt", str(path), "--colluding", "2", "--json"])
     assert json.loads(capsys.readouterr().out)["certificates"]["coalitions"]["coalitions"] == 10
     fails(
-        ["verify", "receipt", str(path), "--corrupt", "1", "--report", str(tmp_path / "page.html")], capsys, "leave --report out"
+        ["verify", "receipt", str(path), "--corrupt", "1", "--report", str(tmp_path / "page.html")], capsys, "Leave --report out"
     )
 
 

@@ -41,7 +41,7 @@ def test_rounds_have_an_end(name: str, key: str, most: int) -> None:
 
 @pytest.mark.parametrize("gone", [6, 10**9])
 def test_no_more_members_are_gone_than_there_are(gone: int) -> None:
-    with pytest.raises(InputError, match=f"gone is {gone}, but there are 6 members: choose fewer than these"):
+    with pytest.raises(InputError, match=f"gone is {gone}, but there are 6 members. Choose fewer than these"):
         calibrate(Target(6, 1.0, 1e-6, 1, 1.0, 1), configure("packed-sharing", {"gone": gone}))
 
 

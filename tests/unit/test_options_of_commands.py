@@ -143,7 +143,7 @@ def test_each_option_of_a_protocol_is_listed_with_its_default_and_bounds(capsys:
         assert code == 0
         for option in schema.options_of(kind).values():
             assert option.flag is None or (f"  {option.flag}=" in out and option.help[1:] in out)
-    assert "choose one of" in said("help protocol foo", capsys)[2]
+    assert "Choose one of" in said("help protocol foo", capsys)[2]
 
 
 def test_an_option_of_a_protocol_is_what_the_protocol_declares(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def test_errors_of_disk_and_memory_are_known(errors: dict[str, Callable[[], Exce
     assert outage is not None
     assert outage.exit_code == 75
     assert "stay.store" in str(outage)
-    assert str(outage).endswith(("make room, the study goes on", "end what else runs on this machine, the study goes on"))
+    assert str(outage).endswith(("ake room, the study goes on.", "End what else runs on this machine, the study goes on."))
     assert "another" not in str(outage)
 
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_opened_is_a_mistake_only_where_the_file_system_forbids_i
     """A full or failing disk gives the same error as a folder without rights, also when a file is opened first."""
     path = tmp_path / "own.store"
     for _ in range(2):
-        raised(StorageError, r"repair it or make room, then run the same command again", refuse_outage, error, path)
+        raised(StorageError, r"Repair it or make room, then run the same command again", refuse_outage, error, path)
         path.touch()
     refuse_outage(error, tmp_path / "nowhere" / "own.store")
     refuse_outage(error, tmp_path)
@@ -135,7 +135,7 @@ def store_at(path: Path) -> Store:
 def test_a_store_on_a_full_disk_is_no_reason_for_another_one(tmp_path: Path) -> None:
     """Not when it is opened, and not later; it is the same store as before once there is room."""
     for place in range(3):
-        with failing_disk(Trouble(0, place, "full")), pytest.raises(StorageError, match=r"no space beside .*0.store: make room"):
+        with failing_disk(Trouble(0, place, "full")), pytest.raises(StorageError, match=r"no space beside .*0.store. Make room"):
             store_at(tmp_path / "0.store")
     store = store_at(tmp_path / "0.store")
     nonce = store.nonce
@@ -160,7 +160,7 @@ def test_a_store_on_a_full_disk_is_no_reason_for_another_one(tmp_path: Path) -> 
 def test_a_damaged_store_is_one_sentence(tmp_path: Path) -> None:
     store = store_at(tmp_path / "s")
     store._database.execute("DELETE FROM fact WHERE name = 'nonce'")
-    with pytest.raises(InputError, match=r"damaged .*check the disk"):
+    with pytest.raises(InputError, match=r"damaged .*Check the disk"):
         _ = store.nonce
     store.close()
 
@@ -185,7 +185,7 @@ def test_an_outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_space_is_asked_for_before_the_start(tmp_path: Path) -> None:
     require_space(tmp_path / "s", 10)
-    with pytest.raises(StorageError, match=r"MB are free, and this study takes .* MB or more: make room, the study goes on"):
+    with pytest.raises(StorageError, match=r"MB are free, and this study takes .* MB or more. Make room, the study goes on"):
         require_space(tmp_path / "s", 10**18)
 
 
@@ -198,7 +198,7 @@ def test_a_file_of_a_command(number: int, tmp_path: Path, monkeypatch: pytest.Mo
         raise system(number)
 
     monkeypatch.setattr(os, "fsync", full)
-    raised(StorageError, r"make room, then run the same command again", Output(tmp_path / "plan.json", "the plan").write, b"{}")
+    raised(StorageError, r"ake room, then run the same command again", Output(tmp_path / "plan.json", "the plan").write, b"{}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -251,7 +251,7 @@ def test_a_ledger(tmp_path: Path) -> None:
     def connect(path: Path) -> sqlite3.Connection:
         return sqlite3.connect(path, isolation_level=None, factory=Full)
 
-    with pytest.raises(StorageError, match=r"no space beside .*ledger: make room, then run the same command again"):
+    with pytest.raises(StorageError, match=r"no space beside .*ledger. Make room, then run the same command again"):
         Ledger.open(tmp_path / "ledger", create=True, connect=connect)
 
 

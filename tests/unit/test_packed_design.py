@@ -60,7 +60,7 @@ def central(asked: Target) -> float:
 
 
 def test_an_epsilon_whose_exponential_is_no_number_is_refused_in_a_sentence() -> None:
-    refused("plan with a larger delta", PackedSharing().design, replace(target(), epsilon=1000.0))
+    refused("Plan with a larger delta", PackedSharing().design, replace(target(), epsilon=1000.0))
 
 
 @pytest.mark.sampled(44)
@@ -139,7 +139,7 @@ def test_a_plan_keeps_all_conditions() -> None:
     ("asked", "problem"),
     [
         (target(10, 6, 0.3), "a decision needs 9 of 10 votes"),
-        (target(10, 9, 0.1), "plan for fewer dropouts"),
+        (target(10, 9, 0.1), "Plan for fewer dropouts"),
         (target(10, 1, 0.0), "2 for each of 5 wrong sums"),
     ],
 )

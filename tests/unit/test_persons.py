@@ -236,8 +236,8 @@ def test_what_the_site_does_not_say_is_asked_for_in_one_sentence(tmp_path: Path)
         return str(error.value)
 
     without = '[mapping.columns]\nsbp = "RR"\n'
-    assert 'write person = "patient_id" in table [mapping] of visits.format.toml' in refused(without)
-    assert 'write date = "visit_date" in table [mapping]' in refused(MAPPING.replace('date = "visit"', ""), rows="last")
+    assert 'Write person = "patient_id" in table [mapping] of visits.format.toml' in refused(without)
+    assert 'Write date = "visit_date" in table [mapping]' in refused(MAPPING.replace('date = "visit"', ""), rows="last")
     assert "column 'ward' is not one of the 3 columns" in refused(MAPPING.replace("patient", "ward"))
     nobody = written(tmp_path, [ROWS[3]])
     assert len(read(nobody, terms())) == 0
@@ -284,7 +284,7 @@ def test_a_study_of_persons_says_so_and_one_of_records_stays_what_it_was() -> No
         ({"unit": "party", "sites_per_person": 2}, "sites_per_person is about persons"),
         ({"rows": "median"}, "rows"),
         ({"rows": 0, "count": "private"}, "rows"),
-        ({"rows": 5}, "give count private"),
+        ({"rows": 5}, "Give count private"),
     ):
         with pytest.raises(InputError, match=said):
             terms(**wrong)

@@ -71,7 +71,7 @@ def _both(alias: str, kind: type[Mechanism], implied: dict[str, Any]) -> list[di
 
 
 def test_an_option_that_contradicts_the_name_is_refused_in_one_sentence() -> None:
-    told = re.escape("pdmm is consensus with theta 0, and theta is 0.3: leave it out, or name consensus")
+    told = re.escape("pdmm is consensus with theta 0, and theta is 0.3. Leave it out, or name consensus")
     named: dict[str, Any] = {"protocol": "pdmm", "options": {"theta": 0.3}}
     refused(told, configure, "pdmm", {"theta": 0.3})
     refused(told, StudyTerms.parse, {**TABLES, **named})

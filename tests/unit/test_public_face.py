@@ -126,16 +126,16 @@ def test_every_protocol_is_a_name() -> None:
     ("call", "message"),
     [
         (lambda: called.Target(20, 1.0, 1e-6, colludin=2), "Target has no keyword 'colludin' (did you mean 'colluding'?)"),
-        (lambda: called.Study(statistics="mean(age)"), "Study needs columns, which is not given: call it with columns=..."),
+        (lambda: called.Study(statistics="mean(age)"), "Study needs columns, which is not given. Call it with columns=..."),
         (lambda: called.plan(epsilon=1.0), "plan needs parties, which is not given"),
-        (lambda: STUDY.run(FRAME), "give either parties=N or party_column=NAME"),
+        (lambda: STUDY.run(FRAME), "Give either parties=N or party_column=NAME"),
         (
             lambda: STUDY.run({"north": FRAME, "south": FRAME}, parties=2),
-            "a dict has one table for each party: leave out parties",
+            "a dict has one table for each party. Leave out parties",
         ),
         (
             lambda: STUDY.run(cast(Any, {"age": [30.0, 40.0]})),
-            "'age' is not a table: a dict has one table for each party, by its name",
+            "'age' is not a table. Give a dict with one table for each party, by its name",
         ),
         (lambda: STUDY.run({"": FRAME, "south": FRAME}), "'' is not a name of a party"),
     ],

@@ -157,7 +157,7 @@ def test_a_sealed_study_keeps_its_start(kind: Kind, tmp_path: Path) -> None:
 def test_a_result_that_another_set_could_have_too_is_none() -> None:
     target = study().choice(5).plan.target
     require_enough(target, cast(StudyOutcome, SimpleNamespace(parties_counted=4)))
-    with pytest.raises(ProtocolFailure, match="3 parties are counted, and one of 5 parties of whom 1 may collude needs 4"):
+    with pytest.raises(ProtocolFailure, match="It counts 3 parties and needs 4"):
         require_enough(target, cast(StudyOutcome, SimpleNamespace(parties_counted=3)))
 
 
@@ -193,4 +193,4 @@ def test_what_may_have_left_is_not_given_back(book: Ledger) -> None:
         refused("another", book.bind, "s", b"attempt 2")
         assert not book.give_back("s", when=NOW)
         assert book.account("visits").charged.mu >= 0.2
-        refused("reserve it first", book.give_back, "other", when=NOW)
+        refused("Reserve it first", book.give_back, "other", when=NOW)

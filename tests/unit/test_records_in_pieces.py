@@ -92,7 +92,7 @@ def test_records_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.Monk
             held.wipe()
             assert not np.vstack(list(held.in_order)).any()
         else:
-            refused(r"^wards\.csv was changed while it was read: wait until", list, held)
+            refused(r"^wards\.csv was changed while it was read. Wait until", list, held)
         wards(tmp_path, 300)
 
 

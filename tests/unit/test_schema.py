@@ -26,7 +26,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Example(Configured):
-    rounds: int = parameter(help="rounds", option=True, at_least=1, remedy="at least 1 round is needed")
+    rounds: int = parameter(help="rounds", option=True, at_least=1, remedy="choose at least 1 round")
     share: float = parameter(0.5, help="share", option=True, above=0, below=1, remedy="choose 0 < share < 1")
     step: float = parameter(help="step", required=False, option=True, auto=True, above=0, remedy='choose > 0, or "auto"')
     kind: str = parameter("plain", help="kind", option=True, flag="sort", choices=("plain", "fancy"))
@@ -100,7 +100,7 @@ def test_a_field_without_default_is_open_until_it_is_filled() -> None:
 
 
 def test_what_nothing_runs_without_is_named() -> None:
-    refused(r"^field 'rounds' is missing: add it, it is a whole number$", require_complete, Example())
+    refused(r"^field 'rounds' is missing. Add it, it is a whole number.$", require_complete, Example())
     require_complete(Example(rounds=1))
 
 
@@ -111,7 +111,7 @@ def test_of_every_protocol_only_options_may_be_open(name: str) -> None:
     needed = [one for one in parameters_of(kind).values() if one.required and one.default is OPEN]
     for one in needed:
         rest = {key: value for key, value in RAW[name].items() if key != one.key}
-        refused(f"field '{one.key}' is missing: add it, it is a", kind.read(rest).resolved, PARTIES)
+        refused(f"field '{one.key}' is missing. Add it, it is a", kind.read(rest).resolved, PARTIES)
     asked = configure(kind.name)
     assert all(getattr(asked, one.name) is OPEN for one in needed)
     refuse_levels(asked)
@@ -132,25 +132,25 @@ def test_reading_takes_whole_numbers_for_numbers_and_ignores_what_is_not_its_own
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ({"rounds": "3"}, "field 'rounds' is '3': it must be a whole number"),
-        ({"rounds": True}, "field 'rounds' is True: it must be a whole number"),
-        ({"rounds": 1.5}, "field 'rounds' is 1.5: it must be a whole number"),
-        ({"rounds": None}, "field 'rounds' is None: it must be a whole number"),
-        ({"rounds": 0}, "rounds is 0: at least 1 round is needed"),
-        ({"share": 0}, "share is 0: choose 0 < share < 1"),
-        ({"share": 1.0}, "share is 1: choose 0 < share < 1"),
-        ({"share": float("nan")}, "field 'share' is nan: it must be a number"),
-        ({"share": float("inf")}, "share is inf: choose 0 < share < 1"),
-        ({"offset": float("-inf")}, "offset is -inf: choose a finite number"),
-        ({"step": "fast"}, "field 'step' is 'fast': it must be a number or \"auto\""),
-        ({"step": -1.0}, 'step is -1: choose > 0, or "auto"'),
-        ({"kind": "odd"}, "kind 'odd' is unknown: choose one of plain, fancy"),
-        ({"kind": 3}, "field 'kind' is 3: it must be a text"),
-        ({"shape": "oval"}, "shape 'oval' is unknown: choose one of round, square"),
-        ({"shape": ["round"]}, "shape ['round'] is unknown: choose one of round, square"),
-        ({"cap": 10}, "cap is 10: choose 9 or less"),
-        ({"cap": "10"}, "field 'cap' is '10': it must be a whole number"),
-        ({"loud": 1}, "field 'loud' is 1: it must be true or false"),
+        ({"rounds": "3"}, "field 'rounds' is '3'. Give a whole number."),
+        ({"rounds": True}, "field 'rounds' is True. Give a whole number."),
+        ({"rounds": 1.5}, "field 'rounds' is 1.5. Give a whole number."),
+        ({"rounds": None}, "field 'rounds' is None. Give a whole number."),
+        ({"rounds": 0}, "rounds is 0. Choose at least 1 round."),
+        ({"share": 0}, "share is 0. Choose 0 < share < 1."),
+        ({"share": 1.0}, "share is 1. Choose 0 < share < 1."),
+        ({"share": float("nan")}, "field 'share' is nan. Give a number."),
+        ({"share": float("inf")}, "share is inf. Choose 0 < share < 1."),
+        ({"offset": float("-inf")}, "offset is -inf. Choose a finite number."),
+        ({"step": "fast"}, "field 'step' is 'fast'. Give a number or \"auto\"."),
+        ({"step": -1.0}, 'step is -1. Choose > 0, or "auto".'),
+        ({"kind": "odd"}, "kind 'odd' is unknown. Choose one of plain, fancy."),
+        ({"kind": 3}, "field 'kind' is 3. Give a text."),
+        ({"shape": "oval"}, "shape 'oval' is unknown. Choose one of round, square."),
+        ({"shape": ["round"]}, "shape ['round'] is unknown. Choose one of round, square."),
+        ({"cap": 10}, "cap is 10. Choose 9 or less."),
+        ({"cap": "10"}, "field 'cap' is '10'. Give a whole number."),
+        ({"loud": 1}, "field 'loud' is 1. Give true or false."),
     ],
 )
 def test_wrong_fields_are_told_their_name_their_value_and_a_remedy(raw: dict[str, Any], message: str) -> None:
@@ -158,8 +158,8 @@ def test_wrong_fields_are_told_their_name_their_value_and_a_remedy(raw: dict[str
 
 
 def test_values_made_in_python_and_changed_ones_are_checked_too() -> None:
-    refused("rounds is 0: at least 1", Example, rounds=0)
-    refused("kind 'odd' is unknown: choose one of plain, fancy", replace, Example(rounds=1), kind="odd")
+    refused("rounds is 0. Choose at least 1", Example, rounds=0)
+    refused("kind 'odd' is unknown. Choose one of plain, fancy", replace, Example(rounds=1), kind="odd")
 
 
 def test_what_has_a_range_has_a_remedy_of_its_own() -> None:
@@ -210,12 +210,12 @@ def test_unknown_options_are_refused_with_the_nearest_name(name: str, option: st
 def test_nearest_names() -> None:
     assert nearest("roundss", ["rounds", "schedule"]) == " (did you mean 'rounds'?)"
     assert nearest("speed", ["rounds", "schedule"]) == ""
-    refused(r"protocol 'inka' is unknown \(did you mean 'inca'\?\): choose one of", get_protocol, "inka")
+    refused(r"protocol 'inka' is unknown \(did you mean 'inca'\?\). Choose one of", get_protocol, "inka")
 
 
 def test_options_are_checked_like_files() -> None:
-    refused("field 'rounds' is 'x': it must be a whole number", configure, "inca", {"rounds": "x"})
-    refused("schedule 'sideways' is unknown: choose one of", configure, "inca", {"schedule": "sideways"})
+    refused("field 'rounds' is 'x'. Give a whole number", configure, "inca", {"rounds": "x"})
+    refused("schedule 'sideways' is unknown. Choose one of", configure, "inca", {"schedule": "sideways"})
 
 
 # --- values as values ------------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_given_levels_of_noise_are_refused_where_they_are_to_be_found(name: str)
     value = example(name)
     levels = [one.key for one in parameters_of(type(value)).values() if not one.option and one.default is OPEN and one.required]
     if levels:
-        refused(f"{levels[0]} is given, but calibration chooses it: leave it out", refuse_levels, value)
+        refused(f"{levels[0]} is given, but calibration chooses it. Leave it out", refuse_levels, value)
 
 
 def test_templates_are_complete() -> None:
@@ -308,7 +308,7 @@ def test_templates_are_complete() -> None:
 )
 def test_a_target_with_an_unknown_choice_is_refused(field: str, wrong: str, right: str) -> None:
     target = Target(parties=8, epsilon=1.0, delta=1e-6).describe()
-    refused(rf"{field} '{wrong}' is unknown \(did you mean '{right}'\?\): choose one of", Target.parse, {**target, field: wrong})
+    refused(rf"{field} '{wrong}' is unknown \(did you mean '{right}'\?\). Choose one of", Target.parse, {**target, field: wrong})
 
 
 def test_a_field_hides_no_method() -> None:
@@ -318,4 +318,4 @@ def test_a_field_hides_no_method() -> None:
     class Ring(Mechanism):
         traffic: int = parameter(help="how many places away a partner is at most", option=True)  # type: ignore[assignment]
 
-    refused("field 'traffic' of Ring hides the method of that name of Mechanism: rename the field", parameters_of, Ring)
+    refused("field 'traffic' of Ring hides the method of that name of Mechanism. Rename the field", parameters_of, Ring)

@@ -102,7 +102,7 @@ def test_a_coarse_design_keeps_its_budget_by_convolution(bits: int, parties: int
 
 
 def test_noise_of_less_than_two_steps_is_refused() -> None:
-    refused("take more bits", planned, options={"bits": 5, "domain": "ball"}, parties=3, colluding=0, epsilon=8.0, dimension=1)
+    refused("Take more bits", planned, options={"bits": 5, "domain": "ball"}, parties=3, colluding=0, epsilon=8.0, dimension=1)
 
 
 def test_a_delta_below_what_the_graph_costs_is_refused() -> None:
@@ -136,8 +136,8 @@ def test_designs_that_cannot_be(options: dict[str, Any], target: dict[str, Any],
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"degree": 7}, "take an even number"),
-        ({"degree": 12}, r"choose 1\.\.11"),
+        ({"degree": 7}, "Take an even number"),
+        ({"degree": 12}, r"Choose 1\.\.11"),
         ({"degree": 4, "threshold": 2}, "more than half"),
         ({"minimum": 12}, "only 11 parties stay"),
         ({"security_bits": 400.0, "correctness_bits": 400.0}, None),

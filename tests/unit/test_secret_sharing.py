@@ -65,7 +65,7 @@ def test_too_few_iterations_are_refused() -> None:
     rho = Dynamics(parameters.edges, 8, 0.0, 0.25).rho
     usual = math.log(2 * 8 * parameters.modulus / math.sqrt(12)) / -math.log(rho)
     assert usual < needed < 1.6 * usual
-    refused(f"iterations is {needed - 1}: this graph needs {needed}", execution, 8, bound=1.0, iterations=needed - 1)
+    refused(f"iterations is {needed - 1}. Choose {needed}", execution, 8, bound=1.0, iterations=needed - 1)
     assert configured(8, bound=1.0, iterations=needed + 3).iterations == needed + 3
 
 

@@ -45,8 +45,8 @@ def test_a_mistyped_key_and_one_of_somebody_else_are_no_lost_keys(tmp_path: Path
     Identity.generate().save(tmp_path / "own.key")
     Identity.generate().save(tmp_path / "locked.key", b"open sesame")
     for key, words in (
-        ("souht.key", "souht.key does not exist: name the one with which you accepted"),
-        ("own.key", "own.key is the key of nobody in this study: name the one with which you accepted"),
+        ("souht.key", "souht.key does not exist. Name the one with which you accepted"),
+        ("own.key", "own.key is the key of nobody in this study. Name the one with which you accepted"),
         # It is not opened only for a better sentence.
         ("locked.key", "if they are lost, the study needs a new invitation"),
     ):
@@ -68,11 +68,11 @@ def test_no_command_takes_a_mistyped_key_for_a_missing_one(line: str, tmp_path: 
     Identity.generate().save(tmp_path / "own.key")
     command, *more = line.split(" --data ")
     given = [word for value in more for word in ("--data", value)]
-    for key, words in (("souht.key", "souht.key does not exist: "), ("own.key", "key of nobody in this study: name the one")):
+    for key, words in (("souht.key", "souht.key does not exist. "), ("own.key", "key of nobody in this study. Name the one")):
         said = fails([*command.split(), str(sealed), *given, "--key", str(tmp_path / key)], capsys)
         assert words in said
         assert "roster" not in said
-        assert ": make one" not in said
+        assert ". Make one" not in said
 
 
 def test_nobody_is_invited_to_a_start_in_the_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,14 +115,14 @@ def test_a_machine_whose_processes_cannot_reach_each_other_says_so_at_once(
     table.write_text("age\n40\n50\n60\n")
     line = f"run --data {table} --column age --bounds 0 110 --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
     said = fails([*line.split(), "--out", str(tmp_path / "out")], capsys)
-    assert "127.0.0.1, which cannot be reached (Network is unreachable): bring the loopback interface up" in said
+    assert "127.0.0.1, which is unreachable (Network is unreachable). Bring the loopback interface up" in said
 
 
 def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """Each event that may last minutes: a start for want of others, a round, a disk that takes nothing."""
     shown: list[str] = []
     report = _watch(cast(Progress, SimpleNamespace(say=shown.append)), 3)
-    stalled = Stalled("no space beside a.store: make room, the study goes on")
+    stalled = Stalled("no space beside a.store. Make room, the study goes on")
     for event in (
         AgreementWaits(("b", "c"), "2090-01-01T12:00:00+00:00"),
         RoundBegun(Phase.MIXING, 1, 2, ("b",), "2090-01-01T12:00:00+00:00"),
@@ -134,7 +134,7 @@ def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFix
         f"[1/4] 3 processes, {Phase.AGREEMENT.label}, a waits for b, c until 2090-01-01 12:00",
         "[2/4] 3 processes, mixing: round 1 of 2 [#####.....], a waits for b until 2090-01-01 12:00",
     ]
-    assert capsys.readouterr().err == "quietmean: a: no space beside a.store: make room, the study goes on\n"
+    assert capsys.readouterr().err == "quietmean: a: no space beside a.store. Make room, the study goes on\n"
 
 
 def test_a_disk_of_all_parties_is_said_once_with_room_and_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ def test_a_disk_of_all_parties_is_said_once_with_room_and_end(capsys: pytest.Cap
     room = room_beside(tmp_path / "a.store", 10**18)
     report = _watch(cast(Progress, SimpleNamespace(say=print)), 5)
     for name in "abcde":
-        reason = f"no space beside run/{name}.store: make room, the study goes on"
+        reason = f"no space beside run/{name}.store. Make room, the study goes on"
         report(name, event_json(Stalled(reason, room, f"2026-11-28T16:40:0{ord(name) % 5}+00:00")))
     (line,) = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
-        r"quietmean: a: no space beside run/a\.store: make room, the study goes on\. "
+        r"quietmean: a: no space beside run/a\.store. Make room, the study goes on\. "
         r"\d+\.\d MB are free there, and \d+\.\d MB or more are missing\. This party waits until [-: \d]+",
         line,
     )

@@ -61,7 +61,7 @@ def test_who_missed_rounds_is_told_and_goes_on_with_the_model_of_another(tmp_pat
         ahead.move(Mean(round_, np.full(5, 0.1 * round_)))
     ahead.save(tmp_path / "model.npz")
     ahead.move(Mean(4, np.full(5, 0.2)))
-    refused("after round 0, and this is the mean of round 4: load the model after round 3", behind.move, Mean(4, np.full(5, 0.2)))
+    refused("after round 0, and this is the mean of round 4. Load the model after round 3", behind.move, Mean(4, np.full(5, 0.2)))
     assert behind.round == 0
     behind.load(tmp_path / "model.npz")
     behind.move(Mean(4, np.full(5, 0.2)))

@@ -205,7 +205,7 @@ def test_what_promises_more_than_its_target_needs_a_yes_to_that(kind: Kind) -> N
     asked = {"protocol": "consensus", "dropouts": 0.0}
     above = contract(kind, {**asked, "options": {"open_edges": "each"}})
     said = (
-        "guaranteed .*, more than the target .*: choose another protocol, or options of it .*= all.* a_priori_above_target=True"
+        "guaranteed .*, more than the target .*. Choose another protocol, or options of it .*= all.* a_priori_above_target=True"
     )
     refused(said, agreed, above)
     refused(said, agreed, above, answer=ConsentInAdvance(accept=above.accept_digest), says=True)

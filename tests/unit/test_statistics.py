@@ -162,7 +162,7 @@ def test_emptying_a_cell_changes_nothing_public_and_moves_the_vector_within_the_
 
 @pytest.mark.parametrize("rule", ["drop", "refuse"])
 def test_rules_that_publish_who_is_complete_are_refused(rule: str) -> None:
-    with pytest.raises(InputError, match=r"would publish how many records are incomplete.*choose centre, or indicator"):
+    with pytest.raises(InputError, match=r"would publish how many records are incomplete.*Choose centre, or indicator"):
         Column(name="age", low=0, high=100, missing=rule)
     refused(r"'indicater' is unknown \(did you mean 'indicator'\?\)", Column, name="age", low=0, high=100, missing="indicater")
 

@@ -155,7 +155,7 @@ def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.Capt
             status_path(store).write_text(content)
         fails(["site", "status", str(store)], capsys, word)
     write_status(status_path(store), {"state": "running"})
-    fails(["site", "status", str(store)], capsys, "was it edited?")
+    fails(["site", "status", str(store)], capsys, "Restore it if it was edited")
     fails(["site", "status"], capsys, "either STORE or --study")
     fails(["site", "status", "--study", str(tmp_path / "other.toml")], capsys, "no node of")
 

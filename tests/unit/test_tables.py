@@ -344,8 +344,8 @@ def test_certify_writes_tables_of_a_receipt(end: str, receipt: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("--table table1.pdf", "tables cannot be written to table1.pdf: let its name end with .docx, .tex, .html or .csv"),
-        ("--table table1", "tables cannot be written to table1: let its name end with"),
+        ("--table table1.pdf", "tables cannot be written to table1.pdf. Let its name end with .docx, .tex, .html or .csv"),
+        ("--table table1", "tables cannot be written to table1. Let its name end with"),
         ("--table nowhere/table1.csv", "no folder nowhere"),
         ("--table page.html --report page.html", "would be one file"),
     ],
@@ -380,7 +380,7 @@ def test_what_is_missing_is_said_with_the_extra(monkeypatch: pytest.MonkeyPatch,
         return real(name, *more, **kept)
 
     monkeypatch.setattr("quietmean.core.extensions.import_module", without)
-    remedy = f"needs the extra 'documents', which is not installed: {re.escape(command_for('documents'))}$"
+    remedy = f"needs the extra 'documents', which is not installed. Run {re.escape(command_for('documents'))}$"
     for end in (".docx", ".tex", ".html"):
         refused(remedy, write_tables, document(0.3), tmp_path / f"tables{end}")
     write_tables(document(0.3), tmp_path / "tables.csv")

@@ -159,7 +159,7 @@ def test_iterations_that_are_asked_for_reach_the_exact_mean_or_are_refused(bits:
             assert calibrate(target(5, 2, 0.4), wanted).protocol.rounds == iterations + 1
             continue
         assert off > 6 * plan.value_step
-        refused(f"do not have the mean yet: choose {free.iterations}, or leave it out", calibrate, target(5, 2, 0.4), wanted)
+        refused(f"do not have the mean yet. Choose {free.iterations}, or leave it out", calibrate, target(5, 2, 0.4), wanted)
 
 
 def contract_of(**changes: Any) -> Contract:
@@ -280,7 +280,7 @@ def test_no_ledger_counts_nats_and_nothing_is_made(contract: Contract, tmp_path:
     payer = payer_for(policy, PrivacyUnit.PARTY, "ages", PaymentOptions(ledger=tmp_path / "ledger"))
     assert payer is not None
     payer = replace(payer, opening=payer.opening)
-    said = "0.4 nats, which are not differential privacy, and no budget counts it: give --no-ledger"
+    said = "0.4 nats, which are not differential privacy, and no budget counts it. Give --no-ledger"
     refused(said, payer.new_account, StudyCost("ages", contract.plan))
     refused(said, payer.reserve, StudyCost("ages", contract.plan), lambda: "study", content=b"")
     assert not (tmp_path / "ledger").exists()

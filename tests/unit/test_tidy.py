@@ -166,7 +166,7 @@ def test_csv_takes_no_other_file_s_place(tmp_path: Path) -> None:
     # The same content is there already: nothing to do. Another one of the kind is replaced where it is asked for.
     found.to_csv(path)
     other = answer("variance(x)").estimates
-    refused("exists already: name another for the table, or replace it with force=True", other.to_csv, path)
+    refused("exists already. Name another for the table, or replace it with force=True", other.to_csv, path)
     other.to_csv(path, force=True)
     assert "sd" in path.read_text()
 

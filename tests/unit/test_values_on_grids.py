@@ -122,7 +122,7 @@ def test_a_sum_of_records_off_the_grid_is_refused() -> None:
     plan = planned("local-dp", PrivacyUnit.RECORD)
     on, off = np.array([3 * plan.value_step, 0.0]), np.array([0.1, 0.2])
     plan.require_rounded(on)
-    assert "0.1" not in refused("round each record to it", plan.require_rounded, off)
+    assert "0.1" not in refused("Round each record to it", plan.require_rounded, off)
     planned("local-dp").require_rounded(off)
 
 
@@ -133,7 +133,7 @@ def test_values_without_room_and_too_many_coordinates_are_refused() -> None:
 
 
 def test_grids_that_cannot_be() -> None:
-    with pytest.raises(InputError, match="leave one of the two out"):
+    with pytest.raises(InputError, match="Leave one of the two out"):
         get_protocol("local-dp").read({"sigma": 1.0, "grid": 0.5, "dimension": 1, "noise": "insecure-float64"})
     refused("dimension is missing", get_protocol("local-dp").read, {"sigma": 1.0, "grid": 0.5})
     refused("power of two", get_protocol("local-dp").read, {"sigma": 1.0, "grid": 0.3, "dimension": 1})

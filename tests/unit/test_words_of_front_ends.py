@@ -167,8 +167,8 @@ def test_r_is_told_in_words_of_r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("QUIETMEAN_CALLER", "r")
     (tmp_path / "d.csv").write_text("age\n" + "41\n" * 40)
     for more, words in (
-        ("--bounds 110 0", "give NAME in LOW..HIGH"),
-        ("--bounds 0 110", "give either parties = N or party_column = NAME"),
+        ("--bounds 110 0", "Give NAME in LOW..HIGH"),
+        ("--bounds 0 110", "Give either parties = N or party_column = NAME"),
     ):
         raised(SystemExit, "", main, ["run", "--data", "d.csv", "--column", "age", *more.split(), "--json"])
         printed = capsys.readouterr()

@@ -27,7 +27,9 @@ def choose(names: list[str]) -> list[Figure]:
     known = registry()
     for name in names:
         if not any(_matches(name, figure) for figure in known):
-            raise InputError(f"figure {name!r} is unknown: choose from {', '.join(known)}, or all of one paper by its first word")
+            raise InputError(
+                f"figure {name!r} is unknown. Choose from {', '.join(known)}, or all of one paper by its first word."
+            )
     return [figure for name, figure in known.items() if any(_matches(chosen, name) for chosen in names)]
 
 

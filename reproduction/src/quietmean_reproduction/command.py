@@ -61,9 +61,9 @@ def command(
         _list(list(registry().values()), json=json)
         return
     if quick and full:
-        raise InputError("--quick and --full exclude each other: choose one")
+        raise InputError("--quick and --full exclude each other. Choose one.")
     if bool(names) == all_:
-        raise InputError(f"which figures is not clear: name some, or say --all; there are {', '.join(registry())}")
+        raise InputError(f"which figures is not clear. Name some, or say --all; there are {', '.join(registry())}.")
     figures = list(registry().values()) if all_ else choose(names or [])
 
     def finished(made: Reproduced) -> None:

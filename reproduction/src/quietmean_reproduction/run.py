@@ -72,7 +72,7 @@ def reproduce(
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InputError(f"{directory} is no directory: name one for the figures with --out") from None
+        raise InputError(f"{directory} is no directory. Name one for the figures with --out.") from None
     made = []
     for figure in figures:
         begun = time.monotonic()

@@ -61,7 +61,7 @@ def plan(
     one that promises next to nothing.
     """
     if epsilon is None and nats is None:
-        raise InputError("the plan has no budget: give epsilon, or with protocol adqsp nats")
+        raise InputError("the plan has no budget. Give epsilon, or with protocol adqsp nats.")
     epsilon = math.inf if epsilon is None else epsilon
     if sensitivity is None:
         sensitivity = 1.0 if domain is None else domain.diameter
@@ -79,7 +79,7 @@ def plan(
     )
     if committee is not None:
         if protocol != AUTO:
-            raise InputError("a committee has a protocol of its own: leave protocol out")
+            raise InputError("a committee has a protocol of its own. Leave protocol out.")
         committee.require_no_products()
         best = calibrate(target, CommitteeSharing())
     else:
@@ -93,7 +93,7 @@ def _colluding(parties: int, colluding: float | None, committee: Committee | Non
     if committee is None:
         return colluding_count(parties, 0.1 if colluding is None else colluding)
     if colluding is not None:
-        raise InputError("colluding says nothing beside a committee, which says how many of its members may: leave it out")
+        raise InputError("colluding says nothing beside a committee, which says how many of its members may. Leave it out.")
     return committee.colluding
 
 

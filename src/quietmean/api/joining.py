@@ -165,7 +165,7 @@ def _files(
             Path(study), path_of(roster), Path(key), unlock, path_of(store), rooms.any_study.require_study
         )
     if roster is None:
-        raise InputError("this study does not say who takes part: give the roster with names, addresses and keys")
+        raise InputError("this study does not say who takes part. Give the roster with names, addresses and keys.")
     return rooms.party.PartyContext.of(study.terms, Path(roster), Path(key), unlock)
 
 
@@ -174,7 +174,7 @@ def identity_at(path: Path, passphrase: str | None) -> rooms.node.Identity:
 
     def required() -> bytes:
         if passphrase is None:
-            raise InputError(f"the key file {path} has a passphrase: give it as passphrase")
+            raise InputError(f"the key file {path} has a passphrase. Give it as passphrase.")
         return passphrase.encode()
 
     return rooms.node.Identity.load(path, required)
@@ -185,8 +185,8 @@ def _account(data: rooms.data.Source, account: str | None, no_ledger: bool) -> s
         return rooms.data.account_name(data)
     if account is None and not no_ledger:
         raise InputError(
-            "a data frame does not say which data set it is: give account, what the ledger calls these data in all studies, or "
-            "no_ledger=True"
+            "a data frame does not say which data set it is. Give account, what the ledger calls these data in all studies, or "
+            "no_ledger=True."
         )
     return account or ""
 
@@ -236,7 +236,7 @@ def contribute(
         site.get("account") or site.get("new_account") or (rooms.data.account_name(data) if isinstance(data, str | Path) else "")
     )
     if not name and not site.get("no_ledger"):
-        raise InputError("a data frame does not say which data set it is of: give account, or no_ledger=True")
+        raise InputError("a data frame does not say which data set it is of. Give account, or no_ledger=True.")
     handed = rooms.handing_in.hand_in(sealed, identity, keys, data, name or "data", SiteOptions.of(site), silent_person(None))
     own = partial(rooms.handing_in.is_contribution, handed.contribution.digest)
     Output(path, "the contribution", "out", own=own).write(handed.contribution.to_file())

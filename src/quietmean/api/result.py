@@ -68,7 +68,9 @@ class StudyResult(StudyRun, TableFile):
         """The estimates of a statistic by its text. Raises :class:`InputError` for one that was not asked for."""
         estimates = {answer.statistic.text: answer.estimates for answer in self.outcome.answers}
         if statistic not in estimates:
-            raise InputError(f"{statistic!r} was not asked for{nearest(statistic, estimates)}: there are {', '.join(estimates)}")
+            raise InputError(
+                f"{statistic!r} was not asked for{nearest(statistic, estimates)}. Choose one of {', '.join(estimates)}."
+            )
         return estimates[statistic]
 
     @property

@@ -38,7 +38,7 @@ class RunningSession:
 
     def _enter(self) -> rooms.party.NodeGrant:
         if self._rounds is not None or self._async_rounds is not None:
-            raise InputError("this session is running already: call qm.session again to continue it")
+            raise InputError("this session is running already. Call qm.session again to continue it.")
         return self._ready
 
     def __enter__(self) -> rooms.joined.Rounds:
@@ -99,7 +99,7 @@ def joined() -> rooms.joined.Rounds:
     """
     if not _JOINED:
         raise InputError(
-            "this program is in no session: run it by quietmean join SESSION --program FILE, or take part with qm.session(...)"
+            "this program is in no session. Run it by quietmean join SESSION --program FILE, or take part with qm.session(...)."
         )
     return _JOINED[-1]
 
@@ -148,7 +148,7 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
                 Path(session), path_of(roster), Path(key), unlock, store_at, rooms.any_study.require_session
             )
         elif roster is None:
-            raise InputError("this session does not say who takes part: give the roster with names, addresses and keys")
+            raise InputError("this session does not say who takes part. Give the roster with names, addresses and keys.")
         else:
             files = rooms.party.PartyContext.of(rooms.session_study.SessionStudy.parse(session), Path(roster), Path(key), unlock)
         self._files, self.contract = files, files.session

@@ -87,7 +87,7 @@ class Site:
     def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> OneParty:
         """This party's rounds of a session by the fields of a session file; nothing is sent before they are asked for."""
         if unused := sorted(name for name, value in more.items() if value is not None):
-            raise InputError(f"{unused[0]} is for parties in one process: leave it out at a site, which has stores of its own")
+            raise InputError(f"{unused[0]} is for parties in one process. Leave it out at a site, which has stores of its own.")
         return OneParty(self._session(fields, records), self._place, self.keeps(fields))
 
     def keeps(self, fields: Mapping[str, Any]) -> Path:
@@ -137,7 +137,7 @@ class Site:
             fields = {**_flat(own), **_flat(other)}
             differ = sorted(name for name in fields if _flat(own).get(name) != _flat(other).get(name))
             raise InputError(
-                f"{self.roster} seals another fit ({', '.join(differ)}): take its parameters and columns, or ask its coordinator"
+                f"{self.roster} seals another fit ({', '.join(differ)}). Take its parameters and columns, or ask its coordinator."
             )
 
     def _base(self, name: str, end: str) -> Path:
@@ -164,7 +164,7 @@ class OneParty:
     def _open(self) -> rooms.joined.Rounds:
         if self._rounds is None:
             if self._kept.exists() and not self._joining.store.exists():
-                raise InputError(f"{self._kept} is of another fit, as this one has no store: move it away, or give a name")
+                raise InputError(f"{self._kept} is of another fit, as this one has no store. Move it away, or give a name.")
             self._rounds = self._joining.__enter__()
             if self._rounds.over:
                 warn_caller(f"this fit had ended before: it is what it was, and a new one needs another name ({self._kept.name})")
@@ -203,9 +203,11 @@ class OneParty:
     ) -> rooms.round_mean.RoundMean[str]:
         """One round, with the vector of this party by its place. Raises :class:`InputError` for ``leaves``, and after the end."""
         if leaves:
-            raise InputError("leaves is to try what happens where all parties are in one process: leave it out at a site")
+            raise InputError("leaves is to try what happens where all parties are in one process. Leave it out at a site.")
         if self._ended:
-            raise InputError("this party's part in the session has ended: its budget is spent, or was given back")
+            raise InputError(
+                "this party's part in the session has ended, and its budget is spent or was given back. Agree on a new session."
+            )
         return self._open().mean(vectors[self._place], clip=clip)
 
 

@@ -86,9 +86,9 @@ class Study:
             statistics = [statistics]
         given = {name: value for name, value in terms.items() if value is not None}
         if not {"epsilon", "nats"} & given.keys():
-            raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
+            raise InputError("the study has no budget. Give epsilon, or with protocol adqsp nats.")
         if not columns:
-            raise InputError(f"no column is named: give at least one in {named('column')}")
+            raise InputError(f"no column is named. Give at least one in {named('column')}.")
         declared = columns if isinstance(columns, Mapping) else {}
         questions = [columns] if isinstance(columns, str) else [] if isinstance(columns, Mapping) else list(columns)
         ask = [*questions, *(asked if isinstance(asked, str) else asked.describe() for asked in statistics)]
@@ -216,7 +216,7 @@ class Study:
 def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float | None) -> dict[str, Any]:
     """The field of a study with a committee. Raises :class:`InputError` for half of it."""
     if (committee is None) != (contribute_by is None):
-        raise InputError("a committee lists contributions at a time: give committee and contribute_by together, or neither")
+        raise InputError("a committee lists contributions at a time. Give committee and contribute_by together, or neither.")
     if committee is None or contribute_by is None:
         return {}
     until = contribute_by if isinstance(contribute_by, str) else contribute_by.isoformat()
@@ -228,7 +228,7 @@ def _column(name: str, declared: Declared) -> dict[str, Any]:
     """Return a column's table in a study file from bounds, levels, ``bool`` or a Column. Raises :class:`InputError` otherwise."""
     if isinstance(declared, rooms.statistics.Column):
         if declared.name != name:
-            raise InputError(f"column {name!r} is declared as {declared.name!r}: give it one name")
+            raise InputError(f"column {name!r} is declared as {declared.name!r}. Give it one name.")
         return declared.describe()
     if declared is bool:
         return {"name": name, "boolean": True}
@@ -238,4 +238,4 @@ def _column(name: str, declared: Declared) -> dict[str, Any]:
         return {"name": name, "low": declared[0], "high": declared[1], "missing": rooms.statistics.INDICATOR}
     if isinstance(declared, list) and len(declared) == 2 and all(isinstance(end, int | float) for end in declared):
         raise InputError(f"column {name!r} is a list of numbers. Write bounds as a tuple: {{{name!r}: {tuple(declared)}}}.")
-    raise InputError(f"column {name!r} is not declared: give (low, high), a list of its levels, bool, or a Column")
+    raise InputError(f"column {name!r} is not declared. Give (low, high), a list of its levels, bool, or a Column.")

@@ -98,7 +98,7 @@ def accept_command(
     require_role(invitation_terms, entry.address, entry.member)
     before = None if entry.replaces is None else load_identity(entry.replaces)
     if store is not None and not store.is_dir():
-        raise InputError(f"store {store} is not a folder: make it, or leave --store out")
+        raise InputError(f"store {store} is not a folder. Make it, or leave --store out.")
     # A name is not a path.
     target = save or Path(f"{file_name(entry.name)}.entry")
     new_key = not key.exists()
@@ -127,9 +127,9 @@ def accept_command(
     out.print(_summary(invitation_terms))
     if new_key:
         out.print(f"A new identity: {kept_sentence(key)}")
-    out.print(f"{target} is your entry: send it to the coordinator")
+    out.print(f"{target} is your entry. Send it to the coordinator.")
     holds = "your keys for this study" if keys.entry.has_keys else "what you contribute to this study"
-    out.print(f"{path} holds {holds}: keep it here")
+    out.print(f"{path} holds {holds}. Keep it here.")
 
 
 def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
@@ -267,7 +267,7 @@ def approve_command(
     with progress("calibrating the noise"):
         if is_flower_agreement(study):
             if roster is not None:
-                raise InputError("--roster has no effect in an agreement of Flower's clients: leave it out")
+                raise InputError("--roster has no effect in an agreement of Flower's clients. Leave it out.")
             contract: Contract | SessionContract = FlowerContract.by_name(study, party)
         else:
             contract = contract_for(party, agreed_terms(study, roster))
@@ -275,19 +275,19 @@ def approve_command(
     if owner.public_key not in rules.rules.approvers:
         where = "there" if rules.path else f"in {configuration_folder() / 'policy.toml'}"
         raise InputError(
-            f"{owner.public_key} is not an approver of {rules.place}: name it {where} under [policy] as "
-            f'approvers = ["{owner.public_key}"], or give the right --owner-key'
+            f"{owner.public_key} is not an approver of {rules.place}. Name it {where} under [policy] as "
+            f'approvers = ["{owner.public_key}"], or give the right --owner-key.'
         )
     if accept is not None:
         require_digest(accept, contract)
     else:
         asking = AtTerminal(act="sign")
         if not asking.can_ask():
-            raise InputError("nobody can be asked without a terminal: give --accept DIGEST, from quietmean site contract")
+            raise InputError("nobody can be asked without a terminal. Give --accept DIGEST, from quietmean site contract.")
         screen = screen_of(contract)
         asking.show(screen)
         if not asking.yes(contract, screen):
-            raise InputError("you did not say yes: nothing was signed")
+            raise InputError("you did not say yes. Nothing was signed.")
     signed = OwnerApproval.sign(contract, rules, approval.account, approval.until, owner)
     approval_file = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))
     approval_file.write(signed.signed.to_file())

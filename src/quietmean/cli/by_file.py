@@ -103,7 +103,7 @@ class OpenedOptions:
     def receipt_of(self, study: Path) -> Path:
         """The path of the receipt. Raises :class:`InputError` where both are given."""
         if self.folder is not None and self.receipt is not None:
-            raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
+            raise InputError("--out names the folder of the receipt, and --receipt its file. Give one of them.")
         return self.receipt or (self.folder or study.parent) / f"{study.with_suffix('').name}.receipt.json"
 
 
@@ -278,7 +278,7 @@ def write_contribution(
     name = own_place(sealed, identity, keys, key)
     joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
     if joined.exists() and not has_committee(sealed.terms):
-        raise InputError(f"{name} has joined this study, see {joined}: a contribution besides would tell more than was agreed")
+        raise InputError(f"{name} has joined this study. See {joined}, a contribution besides would tell more than was agreed.")
     path = chosen_path or Path(f"{file_name(name)}.contribution")
     if has_committee(sealed.terms):
         make_folder(path.parent)
@@ -410,7 +410,7 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
     sealed = sealed_with_committee(study)
     if sealed is None:
         raise InputError(
-            f"{study} is not a sealed study with a committee: contributions to others are added up by quietmean study combine"
+            f"{study} is not a sealed study with a committee. Add contributions to others up with quietmean study combine."
         )
     Distrusted().refuse(sealed.holders())
     choice = sealed.choice()

@@ -90,11 +90,11 @@ class ShownOptions:
             given, missing = (
                 (f"ledger {ledger}", "--account NAME") if account is None else (f"account {account!r}", "--ledger FILE")
             )
-            raise InputError(f"{given} has no effect alone: give {missing} with it")
+            raise InputError(f"{given} has no effect alone. Give {missing} with it.")
         if ledger is None or account is None:
             return None
         if self.report is None:
-            raise InputError(f"account {account!r} is shown on the page only: give --report FILE with it")
+            raise InputError(f"account {account!r} is shown on the page only. Give --report FILE with it.")
         with Ledger.open(ledger) as book:
             return book.account(account)
 
@@ -153,7 +153,7 @@ def receipt_command(
         from quietmean.report.certificate import certificate_page_at
 
         if not isinstance(happened, Execution):
-            raise InputError("this file holds noise without a protocol, which has no exchange to explain, leave --report out")
+            raise InputError("this file holds noise without a protocol, which has no exchange to explain. Leave --report out.")
         certificate_page_at(report, happened, output_options.force).require_free()
     tables = None if table is None else _tables(table, raw, report)
     balance = shown.balance()
@@ -220,9 +220,9 @@ def _require_possible(epsilon: float | None, delta: float | None, prior_sd: floa
     if delta is not None:
         require_delta(delta)
     if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
-        raise InputError(f"epsilon is {epsilon:g}: choose a finite number > 0, for example 1")
+        raise InputError(f"epsilon is {epsilon:g}. Choose a finite number > 0, for example 1.")
     if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
-        raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
+        raise InputError(f"prior-sd is {prior_sd:g}. Choose a finite number > 0.")
 
 
 def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mapping[str, object], json: bool) -> None:
@@ -230,7 +230,7 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
     from quietmean.sessions.receipt import certified
 
     if unused := [name for name, value in options.items() if value is not None]:
-        raise InputError(f"--{unused[0]} is for one execution, and this is the receipt of a session of many: leave it out")
+        raise InputError(f"--{unused[0]} is for one execution, and this is the receipt of a session of many. Leave it out.")
     with progress("adding up the rounds"):
         document = certified(raw, delta)
     if json:
@@ -258,9 +258,9 @@ def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[O
     tables_file = tables_at(table, output_options.force)
     result = raw.get("result")
     if not (isinstance(result, Mapping) and result.get("statistics")):
-        raise InputError("this file has no result to make tables of: give the receipt of a study, or leave --table out")
+        raise InputError("this file has no result to make tables of. Give the receipt of a study, or leave --table out.")
     if report is not None and report.resolve() == table.resolve():
-        raise InputError(f"the page and the tables would be one file, {table}: name another with --table")
+        raise InputError(f"the page and the tables would be one file, {table}. Name another with --table.")
     content = tables_bytes(result, table)
     tables_file.require_free(content)
     return tables_file, content
@@ -278,7 +278,9 @@ def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints
     if stated is None or not isinstance(happened, Execution):
         return None
     if hints.epsilon is None or hints.delta is None or hints.colluding is None:
-        raise InputError("field 'certify' says not what the gate kept: a receipt has epsilon, delta and colluding there")
+        raise InputError(
+            "field 'certify' does not say what the gate kept. Give a receipt with epsilon, delta and colluding there."
+        )
     target = Target(
         parties=happened.parties,
         epsilon=hints.epsilon,
@@ -297,7 +299,7 @@ def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[
     if nats is None:
         raise InputError(
             "--prior-sd has no effect without an adversary here, since no bound of mutual information against every coalition is "
-            "known: give --corrupt, or leave it out"
+            "known. Give --corrupt, or leave it out."
         )
     promised = analysis.terms.promise(size, frozenset())
     is_promised = promised is not None and math.isfinite(promised.nats) and prior_sd == half_range(analysis.sensitivity)
@@ -379,7 +381,7 @@ def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relatio
         out.print(f"these are an {document['numbers']}")
     certificates = document.get("certificates", {})
     if "worst_found" in certificates and (needed := certificates["coalitions"].get("effort_to_try_all")):
-        out.print(f"to try all coalitions would take about {needed:.2g} s of one core: give --effort {math.ceil(needed)}")
+        out.print(f"to try all coalitions would take about {needed:.2g} s of one core. Give --effort {math.ceil(needed)}.")
     for sentence in document.get("diagnostics", []):
         out.print(sentence)
     for sentence in document["disclosures"]:

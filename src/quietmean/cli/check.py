@@ -164,7 +164,7 @@ class _Asking:
     def refuse_folder(self) -> None:
         """Raises :class:`InputError` for a folder where no messages go through one."""
         if self.how.folder is not None:
-            raise InputError(f"--folder is for a study through a folder, and {self.study} is none: leave it out")
+            raise InputError(f"--folder is for a study through a folder, and {self.study} is none. Leave it out.")
 
     def next_step(self, command: str) -> str:
         """The command that takes part, to be pasted: with all that this check was given."""
@@ -237,11 +237,11 @@ def _data_of(files: PartyContext, data: str | Path | None, records: int | None, 
     """What was given of a study's data; None for a session. Raises :class:`InputError` for what belongs to the other kind."""
     if not files.of_session:
         if records is not None:
-            raise InputError("--records is for a session, and this is a study of statistics: leave it out")
+            raise InputError("--records is for a session, and this is a study of statistics. Leave it out.")
     elif data is not None:
-        raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
+        raise InputError("the vectors of a session are made by a program, which reads its data itself. Leave --data out.")
     elif paying.account is None and paying.new_account is None and not paying.no_ledger:
-        raise InputError("a session does not say which data set it is of: give --account, or --no-ledger")
+        raise InputError("a session does not say which data set it is of. Give --account, or --no-ledger.")
     return data
 
 
@@ -329,7 +329,7 @@ def _folder(rules: Policy, named: str | None) -> Finding:
         parse_folder(folder)
         return f"{folder} is one that can be used"
 
-    return Finding.of("folder", look, "the folder is not named: give --folder" if folder is None else "the folder can be used")
+    return Finding.of("folder", look, "the folder is not named. Give --folder." if folder is None else "the folder can be used")
 
 
 def _listen(files: PartyContext, session: CheckSession, options: NodeOptions) -> Finding:

@@ -73,7 +73,7 @@ class CommitteePlaces:
         """Raises :class:`InputError` for what says nothing without a committee."""
         unused = [name for name, value in vars(self).items() if value is not None]
         if unused:
-            raise InputError(f"--{unused[0]} is for a study with a committee, and this one has none: leave it out")
+            raise InputError(f"--{unused[0]} is for a study with a committee, and this one has none. Leave it out.")
 
 
 NO_PLACES = CommitteePlaces()
@@ -120,9 +120,11 @@ class FileCheck:
     def of_contributor(self) -> list[Finding]:
         """What send would find. Raises :class:`InputError` for who is none, and for what its policy forbids."""
         if self.places.contributions is not None:
-            raise InputError("--contributions is for members of the committee, and this party only hands in a file: leave it out")
+            raise InputError(
+                "--contributions is for members of the committee, and this party only hands in a file. Leave it out."
+            )
         if self.data is None:
-            raise InputError("a contributor's check needs --data, the records that it will hand in")
+            raise InputError("a contributor's check needs the records that it will hand in. Give --data.")
         choice = self._choice()
         findings = [_by_whom(self.sealed, choice.plan), *self._handing_in(choice, self.data)]
         return [*findings, _drop(self.places.drop, self.sealed)] if self.places.drop is not None else findings
@@ -133,9 +135,11 @@ class FileCheck:
         Raises :class:`InputError` without a folder of contributions, and for a drop.
         """
         if self.places.drop is not None:
-            raise InputError("--drop is for contributors: a member reads what came with --contributions FOLDER")
+            raise InputError("--drop is for contributors. Give --contributions FOLDER, where a member reads what came.")
         if self.places.contributions is None:
-            raise InputError("a member's check needs --contributions, the folder with the files that contributors handed in")
+            raise InputError(
+                "a member's check needs the folder with the files that contributors handed in. Give --contributions FOLDER."
+            )
         findings = [_by_whom(self.sealed, own.plan), _own_keys(own), _own_store(own, usual_folder)]
         findings += [_time(own.terms), _contributions(own, self.places.contributions)]
         if self.data is not None:
@@ -234,7 +238,7 @@ def _own_file(contributor: CommitteeContributor) -> Finding:
     """Whether it may still hand in."""
     terms = contributor.sealed.study.committee
     if terms is None:
-        raise InputError("this study has no committee")
+        raise InputError("this study has no committee. Leave the options of a committee out.")
     if contributor.has_contributed:
         return Finding("time", True, f"it was made, {contributor.stored_at}: the same data give it again; {_left(terms)}")
 
@@ -248,7 +252,7 @@ def _own_file(contributor: CommitteeContributor) -> Finding:
 def _own_keys(own: MemberFiles) -> Finding:
     keys = own.files.keys
     if own.sums.exists():
-        return Finding("key", True, f"the sum was opened here, {own.sums}: join shows it again")
+        return Finding("key", True, f"the sum was opened here, {own.sums}. Join shows it again.")
     if keys is None or keys.mailbox is None:
         text = f"{own.files.name} has no mailbox key for this study any more: it has ended for this member"
         return Finding("key", False, text)

@@ -69,10 +69,10 @@ CLOCKS_MATTER = "each member lists what came by its own clock"
 def store_text(store: Path, there: bool) -> str:
     """What is found of a party's store. Raises :class:`InputError` where join would."""
     if there:
-        return f"{store} belongs to this study and these data: join continues it"
+        return f"{store} belongs to this study and these data. Join continues it."
     folder = store.absolute().parent
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        raise InputError(f"store {store} cannot be made: choose a writable place with --store")
+        raise InputError(f"store {store} cannot be made. Choose a writable place with --store.")
     return f"{store} will be new"
 
 
@@ -401,7 +401,7 @@ def data_command(
     if write_format and preview.proposed:
         if target is None:
             raise InputError(
-                f"nothing is beside {location.name}: write what is proposed to a file, and name it behind the address: #format="
+                f"nothing is beside {location.name}. Write what is proposed to a file, and name it behind the address: #format=."
             )
         settings = {**location.settings, **preview.proposed}
         lines = "".join(f'{name} = "{value}"\n' for name, value in settings.items() if name != "format")

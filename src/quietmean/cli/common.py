@@ -45,7 +45,7 @@ class Common:
             elif token == _LOG or token.startswith(f"{_LOG}="):
                 name = token.partition("=")[2] or next(waiting, "")
                 if not name or name.startswith("-"):
-                    raise InputError(f"{_LOG} names no file: write {_LOG} FILE")
+                    raise InputError(f"{_LOG} names no file. Write {_LOG} FILE.")
                 log = Path(name)
             else:
                 rest.append(token)
@@ -197,6 +197,6 @@ def execution_or_newest(path: Path | None) -> Path:
         return path
     receipts = sorted(Path().glob(f"{RUN}*/receipt.json"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
     if not receipts:
-        raise InputError("which execution is not clear: name a receipt or an execution file; this folder has no run")
+        raise InputError("which execution is not clear. Name a receipt or an execution file; this folder has no run.")
     err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", soft_wrap=True)
     return receipts[-1]

@@ -60,7 +60,7 @@ def invite_command(
         One JSON document on standard output.
     """
     if line and save is not None:
-        raise InputError("--line prints the invitation, and --out writes it to a file: leave one of them out")
+        raise InputError("--line prints the invitation, and --out writes it to a file. Leave one of them out.")
     terms, path = load_any(study), save or study.with_suffix(".invitation")
     require_ahead(terms.start_by, datetime.now(UTC))
     require_in_general(terms, no_privacy=None)
@@ -69,7 +69,7 @@ def invite_command(
         before = Sealed.load(after)
         if before.invitation.convener != identity.public_key:
             raise InputError(
-                f"{after} was sealed by {before.invitation.convener}, not by your key: only its coordinator can follow it up"
+                f"{after} was sealed by {before.invitation.convener}, not by your key. Ask its coordinator to follow it up."
             )
         version, previous = before.invitation.version + 1, before.digest
     output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
@@ -82,7 +82,7 @@ def invite_command(
     elif line:
         out.print(invitation.signed.to_line())
     else:
-        out.print(f"{path} invites to {invitation.terms.name!r}: send it to all parties")
+        out.print(f"{path} invites to {invitation.terms.name!r}. Send it to all parties.")
 
 
 # Public keys of contributors, one a line.
@@ -131,9 +131,9 @@ def vouchers_command(
     terms = committee_of(invitation_terms.terms)
     largest = None if terms is None else terms.largest_weight
     if weight is not None and largest is not None and weight > largest:
-        raise InputError(f"a voucher's weight is {weight:g}, and the study's largest {largest:g}: give no more than that")
+        raise InputError(f"a voucher's weight is {weight:g}, and the study's largest {largest:g}. Give no more than that.")
     if own_keys is not None and number is not None:
-        raise InputError("--number says how many keys this registrar makes, and --own-keys has its own: leave one of them out")
+        raise InputError("--number says how many keys this registrar makes, and --own-keys has its own. Leave one of them out.")
     place = folder or invitation.with_suffix(".vouchers")
     there = _there(place, invitation_terms.digest)
     if own_keys is None:
@@ -144,8 +144,8 @@ def vouchers_command(
     count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in vouchers.vouchers.values()})
     if count > registrar.number:
         raise InputError(
-            f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has "
-            f"{registrar.number}: members take no more"
+            f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has {registrar.number}"
+            ". Make no more, members do not take them."
         )
     outputs = {Output(place / name, "the voucher", private=True): content for name, content in vouchers.files.items()}
     pictures = {
@@ -197,7 +197,7 @@ def _keys_in(path: Path) -> list[str]:
     lines = content.decode("utf-8", errors="replace").splitlines()
     keys = [line.strip() for line in lines if line.strip()]
     if not keys:
-        raise InputError(f"file {path} has no public key: write one a line, as quietmean key new shows it")
+        raise InputError(f"file {path} has no public key. Write one a line, as quietmean key new shows it.")
     for line, key in enumerate(keys, 1):
         try:
             public_key_bytes(key)
@@ -208,7 +208,7 @@ def _keys_in(path: Path) -> list[str]:
                 f"line {line} of {path} is not a public key ({why}). Copy each as quietmean key new printed it."
             ) from None
     if len(set(keys)) < len(keys):
-        raise InputError(f"file {path} has a key twice: a key gets one voucher")
+        raise InputError(f"file {path} has a key twice. Name each key once, it gets one voucher.")
     return keys
 
 
@@ -251,7 +251,7 @@ def seal_command(
     if json:
         print_json({"sealed": str(path), **document})
     else:
-        out.print(f"{path} is the sealed study: send it to all parties")
+        out.print(f"{path} is the sealed study. Send it to all parties.")
         show(document)
 
 
@@ -375,16 +375,16 @@ def start_command(
     require_kind_of_store(store)
     files = PartyContext.load(study, roster, key, load_identity, store)
     if not files.terms.starts_with_quorum:
-        raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")
+        raise InputError("this study has no start_by. Wait until all parties are there, then it starts.")
     first = files.roster.conveners[0]
     if files.party != first:
-        raise InputError(f"{files.name} is not the first coordinator of this study: ask {files.roster.name(first)} to start it")
+        raise InputError(f"{files.name} is not the first coordinator of this study. Ask {files.roster.name(first)} to start it.")
     store_path = files.store(store)
     status = status_path(store_path)
     # Through a folder its next visit does it.
     visits = files.terms.by_folder and files.begun(store)
     if not visits and (not status.exists() or read_status(status)["alive"] is not True):
-        raise InputError(f"no join with the store {store_path} runs on this machine: start it first, it goes on by itself then")
+        raise InputError(f"no join with the store {store_path} runs on this machine. Start it first, it goes on by itself then.")
     request = start_request(store_path)
     request.touch(mode=0o600)
     if json:

@@ -108,7 +108,7 @@ def desk_command(
     from quietmean.desk import Here, ProxyAccess, SiteFolder, serve, serve_behind_proxy
 
     if not folder.is_dir():
-        raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
+        raise InputError(f"folder {folder} does not exist. Name the one with this site's studies.")
     # The data may be the address of a database.
     data = None if here.data is None or ":/" in str(here.data) else Path(here.data)
     if ledger is not None and ledger.exists():
@@ -118,7 +118,7 @@ def desk_command(
         if path is None:
             continue
         if not path.exists():
-            raise InputError(f"file {path} does not exist: check the path")
+            raise InputError(f"file {path} does not exist. Check the path.")
         if path.is_dir() and kind != FileKind.DATA:
             raise InputError(f"{path} is a folder, not {kind.words}. Name the file.")
         also = (FileKind.STORE, FileKind.LEDGER, FileKind.AUDIT) if kind == FileKind.DATA else ()
@@ -127,18 +127,21 @@ def desk_command(
         if found is None and kind == FileKind.KEY:
             raise InputError(f"{path} is not a private key. Name the one from quietmean key new.")
     if here.program is None and here.records is not None:
-        raise InputError("--records is for sessions: give --program too, or leave --records out")
+        raise InputError("--records is for sessions. Give --program too, or leave --records out.")
     if here.key is None and (here.program is not None or here.records is not None):
-        raise InputError("--program and --records take part in sessions: give --key with the node's private key, too")
+        raise InputError("--program and --records take part in sessions. Give --key with the node's private key, too.")
     if proxy.behind_proxy is not None:
         if proxy.socket is None or proxy.proxy_user is None:
-            raise InputError("pages behind a proxy need --socket PATH, and --proxy-user with the account that the proxy runs as")
+            raise InputError(
+                "pages behind a proxy need a socket and the account that the proxy runs as. Give --socket PATH and "
+                "--proxy-user ACCOUNT."
+            )
         if here.port or here.no_browser:
-            raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
+            raise InputError("--port and --no-browser are for pages on this machine. Leave them out behind a proxy.")
         if here.data is not None:
-            raise InputError("--data shows cells to anyone who sees the pages, and is for pages on this machine: leave it out")
+            raise InputError("--data shows cells to anyone who sees the pages, and is for pages on this machine. Leave it out.")
         if here.key is not None:
-            raise InputError("--key would let anyone who breaks into the pages act as the node: leave it out behind a proxy")
+            raise InputError("--key would let anyone who breaks into the pages act as the node. Leave it out behind a proxy.")
         access = ProxyAccess(proxy.behind_proxy, proxy.user_header, frozenset(proxy.users or ()), frozenset(proxy.viewers or ()))
 
         def tell(line: str) -> None:
@@ -150,15 +153,15 @@ def desk_command(
         return
     if proxy.socket or proxy.proxy_user or proxy.users or proxy.viewers:
         raise InputError(
-            "--socket, --proxy-user, --users and --viewers are for pages behind a proxy: give --behind-proxy https://HOST too"
+            "--socket, --proxy-user, --users and --viewers are for pages behind a proxy. Give --behind-proxy https://HOST too."
         )
     if not 0 <= here.port <= 65535:
-        raise InputError(f"port is {here.port}: choose one in 1..65535, or none for a free one")
+        raise InputError(f"port is {here.port}. Choose one in 1..65535, or none for a free one.")
 
     if here.key is not None and ((here.data is None and here.program is None) or party is None):
         raise InputError(
-            "--key starts this site's part in studies: give --data with its records, or --program for sessions, and --party with "
-            "its name, too"
+            "--key starts this site's part in studies. Give --data with its records, or --program for sessions, and --party with "
+            "its name, too."
         )
     if here.program is not None:
         require_program(here.program)

@@ -82,7 +82,7 @@ def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
 
 def kept_sentence(key: Path) -> str:
     """What to do with the two files of a new identity."""
-    return f"{key} holds the private key: keep it to yourself. {_revocation_path(key)} revokes it: keep that apart."
+    return f"{key} holds the private key: keep it to yourself. {_revocation_path(key)} revokes it. Keep that apart."
 
 
 def _revocation_path(key: Path) -> Path:
@@ -102,16 +102,16 @@ def _ask(subject: str, *, twice: bool) -> bytes:
             text = Path(passphrase_file).read_text(encoding="utf-8").partition("\n")[0]
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"the passphrase in {passphrase_file} cannot be read ({reason_of(error)}): mend {PASSPHRASE_FILE}"
+                f"the passphrase in {passphrase_file} cannot be read ({reason_of(error)}). Mend {PASSPHRASE_FILE}."
             ) from None
     elif sys.stdin.isatty():
         text = getpass(f"{subject}: ")
         if twice and getpass("again: ") != text:
-            raise InputError("the two passphrases are different: try again")
+            raise InputError("the two passphrases are different. Try again.")
     else:
-        raise InputError(f"the {subject} cannot be asked for without a terminal: name a file with it in {PASSPHRASE_FILE}")
+        raise InputError(f"the {subject} cannot be asked for without a terminal. Name a file with it in {PASSPHRASE_FILE}.")
     if not text:
-        raise InputError("the passphrase is empty: choose another, or none")
+        raise InputError("the passphrase is empty. Choose another, or none.")
     return text.encode()
 
 

@@ -26,7 +26,7 @@ from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.arrays import Array
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import InputError, ProtocolFailure, in_sentences
 from quietmean.core.file_kinds import FileKind, read_json, require_program
 from quietmean.core.output import Output, has_fields
 from quietmean.core.site_options import SessionOptions, SiteOptions
@@ -108,9 +108,9 @@ def _person(shown: NodeDisplay) -> Person:
 def _require_program(program: Path | None, data: str | Path | None) -> None:
     """Raises :class:`InputError` unless there is a program, which reads its data by itself."""
     if data is not None:
-        raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
+        raise InputError("the vectors of a session are made by a program, which reads its data itself. Leave --data out.")
     if program is None:
-        raise InputError("this is a session, of many means of vectors: give --program FILE, what makes this party's vectors")
+        raise InputError("this is a session, of many means of vectors. Give --program FILE, what makes this party's vectors.")
     require_program(program)
 
 
@@ -135,9 +135,9 @@ class OwnModel:
         from quietmean.learning.sites import KEPT
 
         if program is not None:
-            raise InputError("this session fits a model, which needs no program: leave --program out, and give --data FILE")
+            raise InputError("this session fits a model, which needs no program. Leave --program out, and give --data FILE.")
         if data is None:
-            raise InputError("this session fits a model: give --data FILE, the records of this party")
+            raise InputError("this session fits a model. Give --data FILE, the records of this party.")
         model, notes = model_of(files.session.study, len(files.session.parties)), list[str]()
         records = model.read(data, notes.append)
         shown.warn([f"{note} (for you only)" for note in notes])
@@ -199,13 +199,13 @@ def take_part_as_member(
     """
     begun = time.monotonic()
     if contributions is None:
-        raise InputError("a member needs --contributions, the folder with the files that contributors handed in")
+        raise InputError("a member needs the folder with the files that contributors handed in. Give --contributions FOLDER.")
     Distrusted().refuse(sealed.holders())
     with shown.asking():
         identity = load_identity(key)
     own = next((entry for entry in sealed.entries if entry.identity == identity.public_key), None)
     if own is not None and not own.member:
-        raise InputError(f"{own.name} is not a member of the committee: hand in its file with quietmean send")
+        raise InputError(f"{own.name} is not a member of the committee. Hand in its file with quietmean send.")
     files = PartyContext.load(study, None, key, lambda path: identity, site.store)
     shown.say("calibrating the noise")
     choice = feasible_sealed(sealed)
@@ -216,7 +216,9 @@ def take_part_as_member(
                 write_contribution(study, sealed, identity, key, data, path, site.store, site)
             except InputError as error:
                 late = files.study.committee is not None and datetime.now(UTC) >= files.study.committee.contribute_by
-                raise InputError(f"{error}; without --data this member takes part all the same") if late else error from None
+                raise (
+                    InputError(in_sentences(error, "Without --data this member takes part all the same")) if late else error
+                ) from None
     rules = Policy.load(site.policy)
     path = files.receipt(site.receipt)
     pages = OpenedPages(sealed, choice, path, origin={"party": files.name})
@@ -229,8 +231,11 @@ def take_part_as_member(
     except ProtocolFailure as error:
         ended(auditor, {}, result=False, reason="the committee opened nothing here")
         over = ProtocolFailure(
-            f"{error}; this member takes no part in this study again: if others have the result, one file NAME.sums of theirs "
-            "shows it, with quietmean result"
+            in_sentences(
+                error,
+                "This member takes no part in this study again",
+                "If others have the result, ask for one file NAME.sums, and run quietmean result with it",
+            )
         )
         raise without_answer(over, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     ended(auditor, {}, result=True)
@@ -302,7 +307,7 @@ def join_command(
         if sealed is None:
             data = needed_data("join", data)
             if contributions is not None:
-                raise InputError("--contributions is for members of a committee, and this study has none: leave it out")
+                raise InputError("--contributions is for members of a committee, and this study has none. Leave it out.")
     forbid_core_dumps()
     forbid_tracing()
     with no_answer_shown(one_line=events is True), display(events) as shown:
@@ -358,11 +363,11 @@ def join_command(
 def needed_data(command: str, data: str | Path | None) -> str | Path:
     """The data of a study. Raises :class:`InputError` where there are none."""
     if data is None:
-        raise InputError(f"{command} needs --data: write for example {EXAMPLES[command]}")
+        raise InputError(f"{command} needs --data. Write for example {EXAMPLES[command]}.")
     return data
 
 
 def _refuse_session_options(options: SessionOptions) -> None:
     """Raises :class:`InputError` for what says nothing about a study."""
     if set_options := [name for name, value in vars(options).items() if value is not None]:
-        raise InputError(f"--{set_options[0]} is for a session, and this is a study of statistics: leave it out")
+        raise InputError(f"--{set_options[0]} is for a session, and this is a study of statistics. Leave it out.")

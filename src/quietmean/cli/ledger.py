@@ -36,8 +36,8 @@ _SENTENCES = {
     "they are charged with --group RECORDS, the party's number of records",
 }
 _OVERLAP = (
-    "a person whose data several parties of a study hold costs as many times mu, which no party's ledger can see: agree that "
-    "everybody is with one party only, or charge with --group"
+    "a person whose data several parties of a study hold costs as many times mu, which no party's ledger can see. Agree that "
+    "everybody is with one party only, or charge with --group."
 )
 # The part of delta for rare events from which on it is said how much of it is used.
 _WORTH_SAYING = 0.01
@@ -77,14 +77,14 @@ class BudgetOptions:
         if self.budget is not None:
             if account is None:
                 raise InputError(
-                    f"whose budget is epsilon {self.budget[0]:g} at delta {self.budget[1]:g}? give --account NAME with it"
+                    f"whose budget is epsilon {self.budget[0]:g} at delta {self.budget[1]:g}? Give --account NAME with it."
                 )
             Budget.of(*self.budget, "")
             return
         about = {"unit": self.unit, "relation": self.relation, "data set": self.data_set, "refund": self.refund}
         for name, value in about.items():
             if value is not None:
-                raise InputError(f"{name} {value} is chosen together with a budget: give --budget EPSILON DELTA with it")
+                raise InputError(f"{name} {value} is chosen together with a budget. Give --budget EPSILON DELTA with it.")
 
     def set_in(self, book: Ledger, account: str) -> bool:
         """Set the budget, if there is one; whether that made the account."""
@@ -133,7 +133,7 @@ def budget_command(
     # Before a file is made for it.
     about.require_possible(account)
     if lift is not None and account is None:
-        raise InputError("which account is to be lifted? give --account NAME with --lift")
+        raise InputError("which account is to be lifted? Give --account NAME with --lift.")
     path = Policy.load(policy).ledger(ledger)
     if ledger is None and about.budget is not None:
         with contextlib.suppress(OSError):

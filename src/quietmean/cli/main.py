@@ -68,7 +68,7 @@ class Extension:
     def load(self) -> Callable[..., Any]:
         """Import the command. Raises :class:`InputError` if it is broken or if several distributions claim its name."""
         if len(self.claims) > 1:
-            raise InputError(f"command {self.name} is claimed by {_owners(self.claims)}: uninstall all but one of them")
+            raise InputError(f"command {self.name} is claimed by {_owners(self.claims)}. Uninstall all but one of them.")
         try:
             loaded = self.claims[0].load()
         # Somebody else's module may raise anything when it is imported.
@@ -80,7 +80,7 @@ class Extension:
         return command
 
     def _broken(self, why: str) -> InputError:
-        return InputError(f"command {self.name} of {_owners(self.claims)} cannot be loaded ({why}): repair or uninstall it")
+        return InputError(f"command {self.name} of {_owners(self.claims)} cannot be loaded ({why}). Repair or uninstall it.")
 
 
 def find_extensions() -> dict[str, Extension]:
@@ -98,7 +98,7 @@ def usable(extensions: Mapping[str, Extension], built_in: Collection[str]) -> tu
         owners = _owners(extension.claims)
         if name in built_in:
             sentences.append(
-                f"command {name} of {owners} is not used, quietmean has one of that name: uninstall that distribution"
+                f"command {name} of {owners} is not used, quietmean has one of that name. Uninstall that distribution."
             )
         elif _NAME.fullmatch(name) is None:
             sentences.append(
@@ -114,8 +114,8 @@ def check_installed(name: str, extensions: Collection[str]) -> None:
     if name in SEPARATE and name not in extensions:
         distribution, folder = SEPARATE[name]
         raise InputError(
-            f"command {name} belongs to the distribution {distribution}, which is not installed: "
-            f"pip install ./{folder} in a copy of quietmean's sources"
+            f"command {name} belongs to the distribution {distribution}, which is not installed. Run pip install ./"
+            f"{folder} in a copy of quietmean's sources."
         )
 
 
@@ -385,9 +385,9 @@ def _run(tokens: list[str]) -> None:
         if path is None or not isinstance(error, OSError):
             raise
         remedy = (
-            "raise the limit of open files (ulimit -n)" if error.errno in _TOO_MANY else ("check the path and your access rights")
+            "Raise the limit of open files (ulimit -n)." if error.errno in _TOO_MANY else "Check the path and your access rights."
         )
-        fail(f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: {remedy}", 2)
+        fail(f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}. {remedy}", 2)
     except KeyboardInterrupt:
         fail(f"interrupted{_CONTINUED.get(command or '', '')}", 130)
 
@@ -398,7 +398,7 @@ def _fail_for_memory(error: BaseException, command: str) -> None:
         raise error
     if command in (*_CONTINUED, *_SERVERS):
         fail(str(outage_of(error, f"quietmean {command}", ONCE_MORE)), StorageError.exit_code)
-    fail("this needs more memory than this machine has: ask for fewer parties or coordinates", 2)
+    fail("this needs more memory than this machine has. Ask for fewer parties or coordinates.", 2)
 
 
 if __name__ == "__main__":

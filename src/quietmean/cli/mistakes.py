@@ -102,7 +102,7 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
         case CoercionError() if error.argument is not None and error.token is not None:
             return _wrong_kind(_shown(error.argument), str(error.token.value), error.argument, str(error))
         case RepeatArgumentError():
-            return f"{error.token.keyword} stands twice in the line: leave one of them out; {listed}"
+            return f"{error.token.keyword} stands twice in the line. Leave one of them out; {listed}."
         case UnusedCliTokensError():
             return _unused(str((error.unused_tokens or ("",))[0]), app, command, tokens, listed)
         case _:
@@ -159,9 +159,9 @@ def refuse_pasted(app: App, tokens: Sequence[str]) -> None:
     """Raises :class:`InputError` for what a word processor changed, and for a file that has no name."""
     for token in tokens:
         if dash := _LONG_DASH.match(token):
-            raise InputError(f"{token!r} begins with a long dash instead of two hyphens: write --{token[dash.start(1) :]}")
+            raise InputError(f"{token!r} begins with a long dash instead of two hyphens. Write --{token[dash.start(1) :]}.")
         if quoted := _QUOTED.fullmatch(token):
-            raise InputError(f'{token} has quotation marks of a word processor around it: write "{quoted[1]}"')
+            raise InputError(f'{token} has quotation marks of a word processor around it. Write "{quoted[1]}".')
     odd = [token for token in tokens if not token or token.endswith("=") or _STRAIGHT.fullmatch(token.partition("=")[2] or token)]
     if odd:
         files = {name for argument in _arguments(app, tokens) if Path in _kinds(argument.hint) for name in argument.names}
@@ -172,7 +172,7 @@ def refuse_pasted(app: App, tokens: Sequence[str]) -> None:
                 raise InputError(f"{value} has quotation marks as part of it. Write {shlex.quote(quoted[2])}.")
         for name, value in _given(tokens):
             if name in files and not value:
-                raise InputError(f"{name} is empty: name a file, or leave {name} out")
+                raise InputError(f"{name} is empty. Name a file, or leave {name} out.")
             if name in texts and name not in _MAY_BE_EMPTY and not value:
                 raise InputError(f"{name} is empty. Give it a value, or leave {name} out.")
 
@@ -245,7 +245,7 @@ def _missing(error: MissingArgumentError, command: str | None, listed: str) -> s
         values = "two values" if needed == 2 else "a value"
         has = f" and has {count}" if count else ""
         typed = argument.names[0]
-        return f"{typed} of {command} needs {values}{has}: write {typed} {_form(argument, needed)}; {listed}"
+        return f"{typed} of {command} needs {values}{has}. Write {typed} {_form(argument, needed)}; {listed}."
     example = f"write for example {EXAMPLES[command]}" if command in EXAMPLES else listed
     return f"{command} needs {name}: {example}"
 
@@ -264,7 +264,7 @@ def _shown(argument: Argument) -> str:
 def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
     if "Choose from:" in message:
         choices = list(dict.fromkeys(re.findall(r'"([^"]+)"', message.partition("Choose from:")[2])))
-        return f"{name} is {value!r}{_near(value, choices)}: choose one of {', '.join(choices)}"
+        return f"{name} is {value!r}{_near(value, choices)}. Choose one of {', '.join(choices)}."
     kinds = _kinds(argument.hint)
     kind = next((kind for kind in _EXAMPLES if kind in kinds), None)
     if kind is None:
@@ -276,7 +276,7 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
         hint = f" ({value.replace(',', '.')} with a decimal point, or two numbers with a blank between them?)"
     elif value.endswith("%"):
         hint = " (10 % is 0.1)"
-    return f"{name} is {value!r}{hint}: give {_EXAMPLES[kind]}"
+    return f"{name} is {value!r}{hint}. Give {_EXAMPLES[kind]}."
 
 
 def sentence_of_stray(error: StrayValue, app: App, command: str | None, tokens: Sequence[str]) -> str:
@@ -298,7 +298,7 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
                 f"{command} takes {few} without an option, not {shlex.join(placed)}. Leave out what is too much, or put a name "
                 f"with blanks in quotation marks; {listed}"
             )
-        return f"{value!r} is a value too many for {command}: leave it out, or name the option that it is for; {listed}"
+        return f"{value!r} is a value too many for {command}. Leave it out, or name the option that it is for; {listed}."
     option, values = tokens[before], tokens[before + 1 : index + 1]
     arguments = {name: argument for argument in _arguments(app, tokens) for name in argument.names}
     own = arguments.get(option)
@@ -316,7 +316,7 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
         return f"{value!r} stands behind {option}, which takes one value. Leave it out, or {whole}; {listed}"
     single = own is not None and get_origin(_plain(own.hint)) is not list
     few = {0: "no value", 1: "one value"}.get(own.token_count()[0], "fewer values") if own and single else "fewer values"
-    return f"{value!r} stands behind {option}, which takes {few}: leave it out, or name the option that it is for; {listed}"
+    return f"{value!r} stands behind {option}, which takes {few}. Leave it out, or name the option that it is for; {listed}."
 
 
 def _may_be(option: str, argument: Argument, name: str, values: Sequence[str]) -> bool:

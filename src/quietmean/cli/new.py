@@ -76,7 +76,7 @@ class MeetingOptions:
         deadlines = {"first": self.first_deadline, "interval": self.deadline_interval, "poll": self.poll}
         if self.transport != "folder":
             if any(value is not None for value in deadlines.values()):
-                raise InputError("--first-deadline, --deadline-interval and --poll go with --transport folder: leave them out")
+                raise InputError("--first-deadline, --deadline-interval and --poll go with --transport folder. Leave them out.")
             return {}
         soon = (datetime.now(UTC) + timedelta(days=2)).replace(minute=0, second=0, microsecond=0)
         with contextlib.suppress(TypeError, ValueError):
@@ -113,7 +113,7 @@ class CommitteeOptions(CommitteeShape):
     def terms(self) -> dict[str, Any]:
         """When contributions come, and by whose vouchers. Raises :class:`InputError` for a committee without a time."""
         if self.contribute_by is None:
-            raise InputError("a committee lists contributions at a time: give --contribute-by, such as 2027-03-01T12:00:00Z")
+            raise InputError("a committee lists contributions at a time. Give --contribute-by, such as 2027-03-01T12:00:00Z.")
         return {name: getattr(self, name) for name in ("contribute_by", "grace", "registrar", "vouchers")}
 
 
@@ -154,7 +154,7 @@ def new_command(
     refuse_stray(ask, is_statistic)
     study_file = output(save, "the study", kind=is_study, ends=(".toml",))
     if not (ask or column or dictionary) and not sys.stdin.isatty():
-        raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
+        raise InputError("the study has no column. Give at least one --column with --bounds, --levels or --boolean.")
     listed = None if dictionary is None else _listed(dictionary, column or ())
     by_hand = [named for named in column or () if listed is None or named not in listed.columns]
     committee = committee.shaped(options.of_committee())
@@ -211,7 +211,7 @@ def _listed(path: Path, names: Sequence[str]) -> Dictionary:
     if names:
         for name in names:
             if name in listed.left_out:
-                warn(f"field {name!r} of {path} is not a column as it is, {listed.left_out[name]}: declare it here")
+                warn(f"field {name!r} of {path} is not a column as it is, {listed.left_out[name]}. Declare it here.")
         return listed.chosen(chosen)
     for name, why in listed.left_out.items():
         warn(f"field {name!r} of {path} is left out: {why}")

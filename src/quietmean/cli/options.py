@@ -37,7 +37,7 @@ def _collect() -> dict[str, _Option]:
             option = options.setdefault(parameter.flag, _Option(key))
             if option.key != key:
                 raise InputError(
-                    f"protocol {name!r} calls its option {key!r} --{parameter.flag}, a flag of {option.key!r}: rename it"
+                    f"protocol {name!r} calls its option {key!r} --{parameter.flag}, a flag of {option.key!r}. Rename it."
                 )
             option.kinds |= {kind if kind in (int, float, bool) else str for kind in parameter.kinds} | (
                 {str} if parameter.auto else set()
@@ -93,7 +93,9 @@ class ProtocolOptions:
             name = next((flag for flag, option in _collect().items() if option.key == written.strip()), name)
             if name not in known:
                 near = nearest(name, known)
-                raise InputError(f"{written!r} is not an option of a protocol{near}. quietmean help protocol NAME lists those.")
+                raise InputError(
+                    f"{written!r} is not an option of a protocol{near}. See quietmean help protocol NAME, which lists those."
+                )
             if not equals or not value.strip():
                 raise InputError(f"--with {written} has no value. Write --with {name}=VALUE.")
             if name in said:
@@ -204,7 +206,7 @@ class AgreementOptions:
         """Raises :class:`InputError` for what says nothing of the ``agreement``, which holds all that its parties agree on."""
         options = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
         if names := [name for name, value in options.items() if value]:
-            raise InputError(f"--{names[0]} has no effect in {agreement}: leave it out")
+            raise InputError(f"--{names[0]} has no effect in {agreement}. Leave it out.")
 
 
 NO_AGREEMENT_OPTIONS = AgreementOptions()
@@ -243,4 +245,4 @@ class StudyOptions:
         for pair in (("width", "power"), ("roster", "records")):
             if any(getattr(self, name) is not None for name in pair):
                 options = " and ".join(f"--{name}" for name in pair)
-                raise InputError(f"no study is given for {options}: give --study FILE too, or leave them out")
+                raise InputError(f"no study is given for {options}. Give --study FILE too, or leave them out.")

@@ -87,9 +87,9 @@ class AskedTarget(PromiseOptions):
         dropouts = self.dropouts
         if self.responding is not None:
             if dropouts is not None:
-                raise InputError(f"dropouts {dropouts:g} and responding {self.responding} say the same twice: give one of them")
+                raise InputError(f"dropouts {dropouts:g} and responding {self.responding} say the same twice. Give one of them.")
             if not 1 <= self.responding <= parties:
-                raise InputError(f"{self.responding} of {parties} parties responding is impossible: choose 1..{parties}")
+                raise InputError(f"{self.responding} of {parties} parties responding is impossible. Choose 1..{parties}.")
             dropouts = (parties - self.responding) / parties
         usual = 1.0 if self.nats is None else math.inf
         return Target(
@@ -119,10 +119,10 @@ class AskedTarget(PromiseOptions):
     def _sensitivity(self) -> float:
         if self.domain is None:
             if self.convention is not None:
-                raise InputError(f"convention {self.convention} needs a domain: give --domain unit-ball too")
+                raise InputError(f"convention {self.convention} needs a domain. Give --domain unit-ball too.")
             return 1.0 if self.sensitivity is None else self.sensitivity
         if self.sensitivity is not None:
-            raise InputError(f"sensitivity {self.sensitivity:g} and domain {self.domain} say the same twice: give one of them")
+            raise InputError(f"sensitivity {self.sensitivity:g} and domain {self.domain} say the same twice. Give one of them.")
         return ball_sensitivity(1.0, self.convention or SensitivityConvention.REPLACEMENT)
 
 
@@ -164,7 +164,7 @@ class SearchOptions:
         """The protocols; None for auto, which is not one of several. Raises :class:`InputError` if it is."""
         if self.protocol and "auto" in self.protocol:
             if len(self.protocol) > 1:
-                raise InputError("protocol auto means all peer-to-peer protocols: give it alone, or leave it out")
+                raise InputError("protocol auto means all peer-to-peer protocols. Give it alone, or leave it out.")
             return None
         return self.protocol
 
@@ -200,7 +200,7 @@ def plan_command(
         One JSON document on standard output.
     """
     if search.trials is not None and search.trials < 1:
-        raise InputError(f"{search.trials} trials show nothing about the gate: choose at least 1, for example 299")
+        raise InputError(f"{search.trials} trials show nothing about the gate. Choose at least 1, for example 299.")
     wanted.require_one_target()
     committee = committee.shaped(options.of_committee())
     eavesdropping = read_eavesdropping(wanted.eavesdropping)
@@ -213,7 +213,7 @@ def plan_command(
         )
         names = search.protocol or []
         if len(names) > 1:
-            raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
+            raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan. Give one of them.")
         named = next(iter(names), None)
         from quietmean.cli.plan_study import HowShown, plan_study
 
@@ -222,14 +222,14 @@ def plan_command(
         return
     about.require_study()
     if parties is None:
-        raise InputError("how many parties there are is not known: give --parties N, or --study FILE with --roster FILE")
+        raise InputError("how many parties there are is not known. Give --parties N, or --study FILE with --roster FILE.")
     target = wanted.target(parties)
     # Before anything is planned, which takes long.
     committee.require_asked()
     if (shape := committee.chosen) is not None:
         shape.require_no_products()
     if shape is not None and search.named is not None:
-        raise InputError("a committee has a protocol of its own: leave --protocol out, or --committee")
+        raise InputError("a committee has a protocol of its own. Leave --protocol out, or --committee.")
     if wanted.convention == SensitivityConvention.TABLE_II:
         err.print(
             "quietmean: convention table-ii protects replacement in the ball less than stated: to reproduce that table only"
@@ -253,7 +253,7 @@ def _refuse_beside_study(options: dict[str, Any]) -> None:
     """Raises :class:`InputError` for options that the study itself says."""
     option = next((name for name, value in options.items() if value is not None), None)
     if option is not None:
-        raise InputError(f"--{option} cannot go with --study, which says what to plan for: leave it out, or change the study")
+        raise InputError(f"--{option} cannot go with --study, which says what to plan for. Leave it out, or change the study.")
 
 
 def _answer(

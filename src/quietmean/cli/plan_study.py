@@ -54,7 +54,7 @@ def plan_study(
     for sentence in budget_warnings(planned.plan.target, planned.records):
         warn(sentence)
     if planned.records is None:
-        warn("how many records there are is not known, so no widths: give --records N, or records = N in the study file")
+        warn("how many records there are is not known, so no widths. Give --records N, or records = N in the study file.")
     with progress("drawing studies"):
         document = planned.document()
     if plan_file is not None:
@@ -77,5 +77,5 @@ def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -
     study, sealed = (agreed.terms, agreed) if isinstance(agreed, Sealed) else (agreed[0], None)
     count = agreed.admitted if isinstance(agreed, Sealed) else len(agreed[1])
     if parties not in (None, count):
-        raise InputError(f"--parties {parties} cannot go with {count} parties that are known: leave it out")
+        raise InputError(f"--parties {parties} cannot go with {count} parties that are known. Leave it out.")
     return require_study(study), count, sealed

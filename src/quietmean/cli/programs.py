@@ -57,7 +57,7 @@ def completion_command(shell: Shell | None = None, *, install: bool = False) -> 
             path = app.install_completion(shell=shell_name)
         except OSError as error:
             raise InputError(
-                f"completion for {shell_name} cannot be installed ({error.strerror}): show it, and put it in place"
+                f"completion for {shell_name} cannot be installed ({error.strerror}). Show it, and put it in place."
             ) from None
         out.print(f"{path} completes commands for {shell_name} in every new shell")
     else:
@@ -68,5 +68,5 @@ def _own_shell() -> Shell:
     """The name of the user's shell. Raises :class:`InputError` for one that is not known."""
     name = Path(os.environ.get("SHELL", "")).name
     if name not in get_args(Shell):
-        raise InputError(f"the shell {name!r} is not known: name one, {', '.join(get_args(Shell))}")
+        raise InputError(f"the shell {name!r} is not known. Name one, {', '.join(get_args(Shell))}.")
     return cast("Shell", name)

@@ -52,13 +52,13 @@ def audit_command(
     from quietmean.studies.party.audit import AuditLog
 
     if log is not None and policy is not None:
-        raise InputError("--policy says where the log is, and --log, too: leave one of them out")
+        raise InputError("--policy says where the log is, and --log, too. Leave one of them out.")
     audit_log = AuditLog(log) if log is not None else Policy.load(policy).audit_log
     if what == "verify":
         _verify(audit_log, against or (), json)
         return
     if against:
-        raise InputError("--against is for quietmean site audit verify: write that, or leave it out")
+        raise InputError("--against is for quietmean site audit verify. Write that, or leave it out.")
     entries, rest = audit_log.read()
     if json:
         print_json(
@@ -102,7 +102,7 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
         how_far = (
             f"and the head in each of {count_of(len(receipts), 'receipt')} is in it"
             if receipts
-            else "but only receipts show whether its end was cut off or all of it made again: give --against"
+            else "but only receipts show whether its end was cut off or all of it made again. Give --against."
         )
         out.print(
             f"{log.path}: {count_of(len(verification.entries), 'entry', 'entries')}, each signed and following on the one "
@@ -165,7 +165,7 @@ def status_command(
 def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     """Stores and their status files."""
     if (store is None) == (study is None):
-        raise InputError("whose status is not clear: give either STORE or --study STUDY")
+        raise InputError("whose status is not clear. Give either STORE or --study STUDY.")
     if store is not None:
         require_kind_of_store(store)
         return [(store, status_path(store))]
@@ -175,7 +175,7 @@ def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     stem = study.with_suffix("").name
     status_files = [path for path in study.parent.iterdir() if path.name.startswith(f"{stem}-") and path.name.endswith(ending)]
     if not status_files:
-        raise InputError(f"no node of {study} has run with a store beside it: name its store instead of --study")
+        raise InputError(f"no node of {study} has run with a store beside it. Name its store instead of --study.")
     return [(path.with_name(path.name.removesuffix(".status.json")), path) for path in sorted(status_files)]
 
 
@@ -192,7 +192,9 @@ def _show(node: dict[str, Any]) -> None:
         age = seconds_between(view.updated, datetime.now(UTC).isoformat())
         traffic = traffic_text(view)
     except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"the status of {node['store']} is not as it should be ({error}): was it edited?") from None
+        raise InputError(
+            f"the status of {node['store']} is not as it should be ({error}). Restore it if it was edited."
+        ) from None
     out.print(f"{printable(str(node.get('study')))}, {headline(view)}")
     reason = f": {printable(view.reason)}" if view.reason else ""
     alive = {True: f"process {node['pid']}", False: "no process", None: f"process {node['pid']}, which cannot be seen from here"}
@@ -245,7 +247,7 @@ def clean_command(
         One JSON document on standard output.
     """
     if abandon and not remove:
-        raise InputError("--abandon has no effect without --remove: name the stores to be removed")
+        raise InputError("--abandon has no effect without --remove. Name the stores to be removed.")
     if not remove:
         _list([_described(store) for store in find_stores(folder)], json)
         return
@@ -277,11 +279,11 @@ def _described(store: Path) -> dict[str, Any]:
 
 def _require_removable(about: dict[str, Any], abandon: bool) -> None:
     if about["in_use"]:
-        raise InputError(f"store {about['store']} is in use: stop the process that has it open, then remove it")
+        raise InputError(f"store {about['store']} is in use. Stop the process that has it open, then remove it.")
     if about["state"] != _OVER and not abandon:
         raise InputError(
-            f"the study of store {about['store']} has not ended (state: {about['state']}) and cannot be continued without it: "
-            "join it again, or give --abandon as well"
+            f"the study of store {about['store']} has not ended (state: {about['state']}) and cannot be continued without it. "
+            "Join it again, or give --abandon as well."
         )
 
 

@@ -149,10 +149,10 @@ def new_folder(out: Path | None) -> Iterator[Path]:
     try:
         folder = _folder_of_now() if out is None else _made(out)
     except FileExistsError:
-        raise InputError(f"folder {out} exists already: name a new one with --out, nothing is overwritten") from None
+        raise InputError(f"folder {out} exists already. Name a new one with --out, nothing is overwritten.") from None
     except OSError as error:
         refuse_outage(error, Path(error.filename))
-        raise InputError(f"folder {error.filename} cannot be made ({error.strerror}): name another one with --out") from None
+        raise InputError(f"folder {error.filename} cannot be made ({error.strerror}). Name another one with --out.") from None
     try:
         yield folder
     finally:

@@ -70,7 +70,7 @@ def shown_entrance(host: str, port: int) -> str:
 def require_both(certificate: Path | None, private_key: Path | None) -> None:
     """Raises :class:`InputError` for one without the other."""
     if (certificate is None) != (private_key is None):
-        raise InputError("a certificate and its private key go together: give both --certificate and --private-key, or neither")
+        raise InputError("a certificate and its private key go together. Give both --certificate and --private-key, or neither.")
 
 
 def on_loopback(host: str) -> bool:
@@ -136,11 +136,11 @@ def relay_command(
         One JSON document on standard output, once it listens.
     """
     if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
-        raise InputError("--rate and --stalled are a number of connections and of seconds: choose numbers above 0")
+        raise InputError("--rate and --stalled are a number of connections and of seconds. Choose numbers above 0.")
     if limit.pairs < 1 or limit.connections < 2 * limit.pairs:
         raise InputError(
-            f"{limit.pairs} pairs and {limit.connections} connections: choose 1 pair or more, and two connections for each "
-            "or more"
+            f"{limit.pairs} pairs and {limit.connections} connections. Choose 1 pair or more, and two connections for each "
+            "or more."
         )
     require_both(certificate, private_key)
     host, port = parse_entrance(listen)
@@ -149,7 +149,7 @@ def relay_command(
     possible = connections_possible(limit.connections)
     if possible < limit.connections:
         warn(
-            f"the system lets it hold {possible} connections, not {limit.connections}: raise the limit of open files (ulimit -n)"
+            f"the system lets it hold {possible} connections, not {limit.connections}. Raise the limit of open files (ulimit -n)."
         )
     limits = RelayLimits(
         connections=possible, pairs=min(limit.pairs, possible // 2), rate=limit.rate, stalled_seconds=limit.stalled
@@ -158,7 +158,7 @@ def relay_command(
     if tls is None and not on_loopback(host):
         warn("it has no certificate, and parties speak TLS to it: a server that ends TLS has to stand in front")
     if tls is not None and on_loopback(host) and not name:
-        warn("it has a certificate, and parties here speak no TLS to a loopback address: leave --certificate out")
+        warn("it has a certificate, and parties here speak no TLS to a loopback address. Leave --certificate out.")
 
     def ready() -> None:
         # Of all addresses of this machine at once, none is one that parties can dial.
@@ -178,8 +178,8 @@ def _admission(files: Sequence[Path], host: str) -> Admission:
     """Whom the files name. Raises :class:`InputError`."""
     if not files:
         if not on_loopback(host):
-            raise InputError("it would serve nobody: name sealed studies, rosters or files of keys with --admit")
-        warn("it serves anybody, from this machine or through a server in front of it: say with --admit whom to serve")
+            raise InputError("it would serve nobody. Name sealed studies, rosters or files of keys with --admit.")
+        warn("it serves anybody, from this machine or through a server in front of it. Say with --admit whom to serve.")
         return Admission(anybody=True)
     sealed: dict[str, frozenset[bytes]] = {}
     keys: set[bytes] = set()
@@ -271,14 +271,14 @@ def drop_command(
     from quietmean.drop import Drop, DropBox, DropLimits, DropServer
 
     if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
-        raise InputError("--rate and --stalled are a number of contributions and of seconds: choose numbers above 0")
+        raise InputError("--rate and --stalled are a number of contributions and of seconds. Choose numbers above 0.")
     if not 1 <= limit.connections <= 1_000_000:
-        raise InputError(f"{limit.connections} connections: choose 1 or more with --connections")
+        raise InputError(f"{limit.connections} connections. Choose 1 or more with --connections.")
     require_both(certificate, private_key)
     host, port = parse_entrance(listen)
     sealed = sealed_with_committee(study)
     if sealed is None or sealed.study.committee is None:
-        raise InputError(f"{study} is not a sealed study with a committee: others have no contributions to drop")
+        raise InputError(f"{study} is not a sealed study with a committee. Give one, others have no contributions to drop.")
     Distrusted().refuse(sealed.holders())
     identity = load_identity(key)
     tls = None

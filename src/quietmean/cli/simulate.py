@@ -146,12 +146,12 @@ class AdversaryOptions:
         if useless := (of_coalitions if self.explicit else of_one):
             here, needed = ("with", "without") if self.explicit else ("without", "with")
             raise InputError(
-                f"--{useless[0]} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction: leave it out, "
-                f"or certify {needed} one"
+                f"--{useless[0]} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction. Leave it out, "
+                f"or certify {needed} one."
             )
         self.allowed()
         if self.seed is not None and self.observe_fraction is None:
-            raise InputError(f"seed {self.seed} has no effect without --observe-fraction: leave it out, or give that too")
+            raise InputError(f"seed {self.seed} has no effect without --observe-fraction. Leave it out, or give that too.")
 
     def allowed(self) -> Effort:
         """What trying all coalitions may take. Raises :class:`InputError` for impossible numbers."""
@@ -210,7 +210,7 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
         if (kind := kind_of_file(path)) is not None:
             advice = kind.advice(str(path)) or " Give a JSON file with that list."
             return InputError(f"file {path} holds {kind.words}, not a list of [party, round].{advice}")
-        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): correct it")
+        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}). Correct it.")
 
     return frozenset(read_as(path, list[tuple[int, int]], unreadable))
 

@@ -45,7 +45,7 @@ class PromiseOptions:
     def require_one_target(self) -> None:
         """Raises :class:`InputError` for a delta beside nats, which have none."""
         if self.nats is not None and self.delta is not None:
-            raise InputError(f"delta {self.delta:g} cannot go with nats {self.nats:g}, which have none: leave it out")
+            raise InputError(f"delta {self.delta:g} cannot go with nats {self.nats:g}, which have none. Leave it out.")
 
 
 @Parameter(name="*")
@@ -148,7 +148,7 @@ class CommitteeShape:
         """Raises :class:`InputError` for options of a committee where there is none."""
         if self.committee is None and self.given:
             names = ", ".join(f"--{name}" for name in self.given)
-            raise InputError(f"options {names} go with --committee MEMBERS: give it, or leave them out")
+            raise InputError(f"options {names} go with --committee MEMBERS. Give it, or leave them out.")
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -301,21 +301,21 @@ def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, An
     for text in options.dates or ():
         name, *days = text.split(_BETWEEN)
         if len(days) != 2:
-            raise InputError(f"--dates of column {name!r} has {count_of(len(days), 'day')}: give the first and the last one")
+            raise InputError(f"--dates of column {name!r} has {count_of(len(days), 'day')}. Give the first and the last one.")
         _declare(tables, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
     made = dict(_named(column, options.made_from or (), "--from EXPRESSION"))
     numbers = [name for name in column if name not in tables]
     plain = [name for name in numbers if name not in made]
     bounded = plain if len(bounds) == len(plain) else numbers
     if len(bounds) > len(plain) and len(column) == 1 and tables:
-        raise InputError(f"column {column[0]!r} has --bounds and another declaration: leave one of them out")
+        raise InputError(f"column {column[0]!r} has --bounds and another declaration. Leave one of them out.")
     if len(bounds) != len(bounded):
         others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or tables else ""
         if len(bounds) > len(plain) and tables:
             others += ", and none for what has --levels, --boolean or --dates"
         raise InputError(
-            f"{count_of(len(plain), 'column has', 'columns have')} {len(bounds)} bounds: give --bounds LOW HIGH "
-            f"once for each --column{others}"
+            f"{count_of(len(plain), 'column has', 'columns have')} {len(bounds)} bounds. Give --bounds LOW HIGH "
+            f"once for each --column{others}."
         )
     for name, (low, high) in zip(bounded, bounds, strict=True):
         tables[name] = {"low": low, "high": high, "missing": missing}
@@ -327,7 +327,7 @@ def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, An
         tables[name]["scale"] = " ".join(texts)
     for name in options.whole or ():
         if name not in column:
-            raise InputError("--whole follows no --column: write it behind the column that it is about")
+            raise InputError("--whole follows no --column. Write it behind the column that it is about.")
         tables[name]["whole"] = True
     for name, texts in _named(column, options.edges or (), "--edges A B"):
         tables[name]["edges"] = [_edge(name, text) for text in texts]
@@ -340,7 +340,7 @@ def _edge(name: str, text: str) -> float | str:
         return float(text)
     with suppress(ValueError):
         return date.fromisoformat(text).isoformat()
-    raise InputError(f"--edges of column {name!r} has {text!r}: give rising numbers, such as --edges 0 10 100")
+    raise InputError(f"--edges of column {name!r} has {text!r}. Give rising numbers, such as --edges 0 10 100.")
 
 
 def _named(columns: Sequence[str], texts: Sequence[str], flag: str) -> list[tuple[str, list[str]]]:
@@ -349,7 +349,7 @@ def _named(columns: Sequence[str], texts: Sequence[str], flag: str) -> list[tupl
     for text in texts:
         name, *values = text.split(_BETWEEN)
         if name not in columns or not values:
-            raise InputError(f"{flag} follows no --column or has no value: write it behind the column that it is about")
+            raise InputError(f"{flag} follows no --column or has no value. Write it behind the column that it is about.")
         values_of_columns.append((name, values))
     return values_of_columns
 
@@ -358,7 +358,7 @@ def _declare(
     tables: dict[str, dict[str, Any]], columns: Sequence[str], name: str, declaration: dict[str, Any], flag: str
 ) -> None:
     if name not in columns:
-        raise InputError(f"{flag} follows no --column: write it behind the column that it is about")
+        raise InputError(f"{flag} follows no --column. Write it behind the column that it is about.")
     if name in tables:
-        raise InputError(f"column {name!r} is declared twice: give it either --levels, --boolean or --dates, once")
+        raise InputError(f"column {name!r} is declared twice. Give it either --levels, --boolean or --dates, once.")
     tables[name] = declaration

@@ -41,6 +41,17 @@ def as_option(field: str, values: Sequence[str], file: str) -> str:
     )
 
 
+def in_sentences(*texts: object) -> str:
+    """Texts one behind the other, each of which is a sentence and ends with a full stop."""
+    said = [str(text) for text in texts if str(text)]
+    return " ".join(text if text.endswith((".", "?", "!")) else f"{text}." for text in said)
+
+
+def as_sentence(clause: str) -> str:
+    """A clause as a sentence of its own."""
+    return in_sentences(clause[:1].upper() + clause[1:])
+
+
 class QuietmeanError(Exception):
     """Base of all errors that quietmean raises on purpose."""
 
@@ -150,7 +161,7 @@ def only_shown(subject: str, tell: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        tell(f"{subject} was not made ({_reason(error)}); the result is complete, and so is its receipt")
+        tell(in_sentences(f"{subject} was not made ({_reason(error)})", "The result is complete, and so is its receipt"))
 
 
 def _reason(error: Exception) -> str:

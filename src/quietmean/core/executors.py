@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 # Seconds until a scheduler that does not answer, or has nobody who computes, is given up; and between two looks at it.
 _PATIENCE, _LOOK = 15, 2
-_START = "start some with dask worker {}"
+_START = "Start some with dask worker {}"
 
 
 def by_processes(
@@ -42,8 +42,8 @@ def by_processes(
             yield from pool(joblib.delayed(function)(common, place, job) for place, job in enumerate(jobs))
     except BrokenProcessPool:
         raise StorageError(
-            f"a process that computed was ended from outside, which a system does for want of memory: take fewer than {count} "
-            f"workers, {ONCE_MORE}"
+            f"a process that computed was ended from outside, which a system does for want of memory. Take fewer than {count} "
+            f"workers, {ONCE_MORE}."
         ) from None
 
 
@@ -88,7 +88,7 @@ def by_dask(
                     running[client.submit(function, everywhere, place, jobs[place], pure=False)] = place
                 finished = _finished(distributed, client, list(running))
             if threads == 0 and not finished and time.monotonic() - heard > _PATIENCE:
-                raise StorageError(f"the scheduler at {address} has no workers any more: {_START.format(address)}, {ONCE_MORE}")
+                raise StorageError(f"the scheduler at {address} has no workers any more. {_START.format(address)}, {ONCE_MORE}.")
             for future in finished:
                 place = running.pop(future)
                 if future.cancelled():
@@ -122,14 +122,14 @@ def _connected(distributed: Any, address: str) -> Iterator[Any]:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError, ImportError):
         raise InputError(
-            f"no Dask scheduler answers at {address}: check the address and that it runs, or give a number of processes"
+            f"no Dask scheduler answers at {address}. Check the address and that it runs, or give a number of processes."
         ) from None
     try:
         with _required(distributed, address):
             try:
                 client.wait_for_workers(1, timeout=_PATIENCE)
             except TimeoutError:
-                raise InputError(f"the scheduler at {address} has no workers: {_START.format(address)}") from None
+                raise InputError(f"the scheduler at {address} has no workers. {_START.format(address)}.") from None
         yield client
     finally:
         with suppress(OSError, distributed.CancelledError):
@@ -149,7 +149,7 @@ def _required(distributed: Any, address: str) -> Iterator[None]:
     try:
         yield
     except (OSError, CancelledError, distributed.CancelledError):
-        raise StorageError(f"the scheduler at {address} or all its workers ended: start them again, {ONCE_MORE}") from None
+        raise StorageError(f"the scheduler at {address} or all its workers ended. Start them again, {ONCE_MORE}.") from None
 
 
 def _finished(distributed: Any, client: Any, running: Sequence[Any]) -> list[Any]:
@@ -168,10 +168,10 @@ def _result(distributed: Any, future: Any, address: str) -> Any:
     if isinstance(error, distributed.KilledWorker):
         raise StorageError(
             f"workers of the scheduler at {address} end again and again with one and the same job, which a system does for want "
-            f"of memory: give them more, {ONCE_MORE}"
+            f"of memory. Give them more, {ONCE_MORE}."
         )
     if isinstance(error, ModuleNotFoundError):
         raise InputError(
-            f"the workers of the scheduler at {address} do not have {error.name}: install there what is installed here"
+            f"the workers of the scheduler at {address} do not have {error.name}. Install there what is installed here."
         )
     raise error

@@ -25,7 +25,7 @@ def with_extensions(built_in: Mapping[str, Kind], group: str, word: str, base: t
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         kind = _load(entry, word, base)
         if kind.name in kinds:
-            raise InputError(f"{word} {kind.name!r} ({entry.value}) is registered already: give it another name")
+            raise InputError(f"{word} {kind.name!r} ({entry.value}) is registered already. Give it another name.")
         kinds[kind.name] = kind
     return kinds
 
@@ -36,18 +36,18 @@ def loaded(entry: EntryPoint, word: str) -> Any:
         return entry.load()
     # A module of another distribution may raise any exception when it is imported.
     except Exception as error:
-        raise InputError(f"{word} {entry.name!r} ({entry.value}) cannot be loaded ({error}): mend or uninstall it") from error
+        raise InputError(f"{word} {entry.name!r} ({entry.value}) cannot be loaded ({error}). Mend or uninstall it.") from error
 
 
 def _load(entry: EntryPoint, word: str, base: type) -> Any:
     subject, kind = f"{word} {entry.name!r} ({entry.value})", loaded(entry, word)
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise InputError(f"{subject} is not a subclass of {base.__name__}: mend or uninstall it")
+        raise InputError(f"{subject} is not a subclass of {base.__name__}. Mend or uninstall it.")
     stated = {"name": getattr(kind, "name", None), "summary": getattr(getattr(kind, "TRAITS", kind), "summary", None)}
     missing = [name for name, text in stated.items() if not isinstance(text, str) or not text]
     missing += sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
-        raise InputError(f"{subject} does not define {', '.join(missing)}: mend or uninstall it")
+        raise InputError(f"{subject} does not define {', '.join(missing)}. Mend or uninstall it.")
     return kind
 
 
@@ -95,4 +95,4 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module.split(".")[0]:
             raise
-        raise InputError(f"{purpose} needs the extra {extra!r}, which is not installed: {command_for(extra)}") from None
+        raise InputError(f"{purpose} needs the extra {extra!r}, which is not installed. Run {command_for(extra)}.") from None

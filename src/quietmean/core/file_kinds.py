@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quietmean.core.codec import decode_json, decode_toml, digest
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, in_sentences, reason_of
 
 # The format of the receipt of a party's part in a session.
 SESSION_RECEIPT = "quietmean-session-receipt-1"
@@ -45,7 +45,7 @@ def naming_release(raw: Mapping[str, Any]) -> Iterator[None]:
     except InputError as error:
         if isinstance(release, str) and release[:_LONGEST] != package_version():
             raise InputError(
-                f"{error} (version {release[:_LONGEST]} of quietmean wrote it, and this is {package_version()}: try that one)"
+                in_sentences(error, f"Version {release[:_LONGEST]} of quietmean wrote it, and this is {package_version()}")
             ) from None
         raise
 
@@ -191,7 +191,7 @@ def require_kind_of_store(path: Path | None) -> None:
 def require_program(path: Path) -> None:
     """Raises :class:`InputError` for a program that is not there, or is one of our documents. Its lines may look like a table."""
     if not path.is_file():
-        raise InputError(f"program {path} is not a file: check the path")
+        raise InputError(f"program {path} is not a file. Check the path.")
     if (kind := kind_of_file(path)) not in (None, FileKind.DATA):
         raise InputError(f"file {path} holds {kind.words}, not a program.{kind.advice(str(path))}")
 
@@ -282,11 +282,11 @@ def read_json(path: Path, *kinds: FileKind) -> dict[str, Any]:
         refuse_other(kind_of_file(path) if kinds else None, f"file {path}", *kinds)
         if kinds:
             return InputError(f"file {path} is not {kinds[0].words} ({reason}). Give the file as quietmean wrote it.")
-        return InputError(f"file {path} cannot be read as JSON ({reason}): give a file that quietmean wrote")
+        return InputError(f"file {path} cannot be read as JSON ({reason}). Give a file that quietmean wrote.")
 
     document = read_as(path, object, unreadable)
     if not isinstance(document, dict):
-        raise InputError(f"file {path} holds no JSON object: give a file that quietmean wrote")
+        raise InputError(f"file {path} holds no JSON object. Give a file that quietmean wrote.")
     if kinds:
         refuse_other(kind_of_json(document), f"file {path}", *kinds)
     return document
@@ -297,7 +297,7 @@ def read_as(path: Path, kind: type[T], unreadable: Callable[[str], InputError]) 
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"file {path} does not exist: check the path") from None
+        raise InputError(f"file {path} does not exist. Check the path.") from None
     except OSError as error:
         raise unreadable(reason_of(error)) from None
     return decode_json(raw, kind, unreadable)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import platformdirs
 
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, as_sentence, reason_of
 from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import make_folders
 
@@ -19,7 +19,7 @@ def require_folder(folder: Path, remedy: str, mode: int = 0o777) -> None:
         make_folders(folder, mode)
     except OSError as error:
         refuse_outage(error, folder)
-        raise InputError(f"folder {folder} cannot be made ({reason_of(error)}): {remedy}") from None
+        raise InputError(f"folder {folder} cannot be made ({reason_of(error)}). {as_sentence(remedy)}") from None
 
 
 def configuration_folder() -> Path:

@@ -35,7 +35,7 @@ def check_step(step: float) -> float:
     """The step of a grid, if it is one: a power of two, in the units of the values. Raises :class:`InputError`."""
     fraction, exponent = math.frexp(step) if math.isfinite(step) else (0.0, 0)
     if fraction != 0.5 or abs(exponent) > _LARGEST_EXPONENT:
-        raise InputError(f"grid is {step:g}: choose a power of two, for example 2^-20 = {2.0**-20!r}, or leave it out")
+        raise InputError(f"grid is {step:g}. Choose a power of two, for example 2^-20 = {2.0**-20!r}, or leave it out.")
     return step
 
 
@@ -111,7 +111,7 @@ def towards_zero(vector: Vector, step: float) -> Vector:
     _clear(sizes)
     if not small:
         _clear(units)
-        raise InputError(f"a coordinate of a value is not finite or has no room on the plan's grid of {step:g}: scale it down")
+        raise InputError(f"a coordinate of a value is not finite or has no room on the plan's grid of {step:g}. Scale it down.")
     if not _is_power(step):
         # The quotient may have been rounded up to a whole number.
         units -= np.sign(units) * (np.abs(units * step) > np.abs(vector))
@@ -134,8 +134,8 @@ def _is_power(step: float) -> bool:
 def too_large(step: float) -> ProtocolFailure:
     """The error for numbers that a grid cannot hold."""
     return ProtocolFailure(
-        f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party's is: start the study again "
-        "with a coarser grid (option largest_value), or without value_bits = 32, and look for the party that sent it"
+        f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party's is. Start the study again "
+        "with a coarser grid (option largest_value), or without value_bits = 32, and look for the party that sent it."
     )
 
 
@@ -241,7 +241,7 @@ class WholeNumbers(Numbers):
         """A deviation of noise in steps. Raises :class:`InputError` for noise that whole numbers cannot hold."""
         if sigma > LARGEST_UNITS * self.step:
             raise InputError(
-                f"noise of standard deviation {sigma:g} has no room on a grid of {self.step:g}: choose a coarser one"
+                f"noise of standard deviation {sigma:g} has no room on a grid of {self.step:g}. Choose a coarser one."
             )
         return sigma / self.step
 

@@ -43,14 +43,14 @@ class Box(Configured):
     """``size`` coordinates, each from ``low`` to ``high``."""
 
     kind = "box"
-    size: int = parameter(help="coordinates", at_least=1, remedy="a value has at least 1 coordinate")
+    size: int = parameter(help="coordinates", at_least=1, remedy="choose 1 or more")
     low: float = parameter(help="the least value of a coordinate", **_COORDINATE)
     high: float = parameter(help="the largest value of a coordinate", **_COORDINATE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.low < self.high:
-            raise InputError(f"a box from {self.low:g} to {self.high:g} is empty: give two numbers in rising order")
+            raise InputError(f"a box from {self.low:g} to {self.high:g} is empty. Give two numbers in rising order.")
 
     @property
     def diameter(self) -> float:
@@ -87,7 +87,7 @@ class Ball(Configured):
     """``size`` coordinates, at an L2 distance of at most ``radius`` from the point whose coordinates all are ``centre``."""
 
     kind = "ball"
-    size: int = parameter(help="coordinates", at_least=1, remedy="a value has at least 1 coordinate")
+    size: int = parameter(help="coordinates", at_least=1, remedy="choose 1 or more")
     radius: float = parameter(help="the largest L2 distance from the centre", **_LENGTH)
     centre: float = parameter(0.0, help="every coordinate of the centre", **_COORDINATE)
 
@@ -303,7 +303,7 @@ class InputDomain:
     def parse(cls, raw: Any) -> Self:
         """The inverse of :meth:`describe`. Raises :class:`InputError` for an unknown kind or field."""
         if not (isinstance(raw, list) and raw and all(isinstance(document, Mapping) for document in raw)):
-            raise InputError("domain must be a list of objects, each with a kind: make a new plan with quietmean plan")
+            raise InputError("domain must be a list of objects, each with a kind. Make a new plan with quietmean plan.")
         parts: list[Part] = []
         for document in raw:
             kind = _KINDS[require_known("domain kind", document.get("kind"), _KINDS)]

@@ -40,7 +40,7 @@ def wrong_type(function: Callable[..., object], arguments: tuple[Any, ...], keyw
     given = inspect.signature(function).bind_partial(*arguments, **keywords).arguments
     for name, value in {**given, **given.pop(_keywords_of(function), {})}.items():
         if name in hints and not _fits(value, hints[name]):
-            return WrongTypeError(f"{name} is {_shown(value, hints[name])}: it must be {_words(hints[name])}")
+            return WrongTypeError(f"{name} is {_shown(value, hints[name])}. Give {_words(hints[name])}.")
     return None
 
 
@@ -114,7 +114,7 @@ def _words(hint: Any) -> str:
     if origin is not None and isinstance(origin, type) and issubclass(origin, Iterable) and len(inside) == 1:
         return f"a list, each {_words(inside[0])}"
     name = getattr(origin or hint, "__name__", str(hint))
-    return _BY_NAME.get(name, f"of type {name}")
+    return _BY_NAME.get(name, f"a value of type {name}")
 
 
 Given = ParamSpec("Given")
@@ -205,12 +205,11 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
     def check(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         for name in keywords:
             if name not in accepted:
-                raise InputError(
-                    f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted) or 'none'}"
-                )
+                way = f"Choose one of {', '.join(accepted)}" if accepted else "Leave it out"
+                raise InputError(f"{called} has no keyword {name!r}{nearest(name, accepted)}. {way}.")
         for name in [*needed[len(arguments) :], *needed_keywords(function)]:
             if name not in keywords:
-                raise InputError(f"{called} needs {name}, which is not given: call it with {name}=...")
+                raise InputError(f"{called} needs {name}, which is not given. Call it with {name}=...")
 
     @contextmanager
     def in_words_of_python(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Iterator[None]:

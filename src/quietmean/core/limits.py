@@ -16,7 +16,7 @@ LONGEST_SECONDS: Final = 31 * DAY
 def require_wait(name: str, seconds: float, shortest: float = SHORTEST_SECONDS) -> None:
     """Raises :class:`InputError` for ``seconds`` that nobody waits, naming what they are given as."""
     if not (math.isfinite(seconds) and shortest <= seconds <= LONGEST_SECONDS):
-        raise InputError(f"{name} is {seconds:g} s: choose a number from {shortest:g} to {LONGEST_SECONDS:.0f} seconds")
+        raise InputError(f"{name} is {seconds:g} s. Choose a number from {shortest:g} to {LONGEST_SECONDS:.0f} seconds.")
 
 
 # A session has so many attempts and no more: who can abort them all draws the public seed so often.

@@ -20,7 +20,7 @@ from quietmean.core.schema import Configured, parameter
 from quietmean.core.statement import BIAS, BlockInSteps, LinearRelation, WholeRecord
 
 _LENGTH: dict[str, Any] = {"above": 0, "at_most": 1e100, "remedy": "choose a number > 0, at most 1e+100"}
-_CELLS: dict[str, Any] = {"at_least": 2, "at_most": 1 << 20, "remedy": "a table has at least 2 cells"}
+_CELLS: dict[str, Any] = {"at_least": 2, "at_most": 1 << 20, "remedy": "choose 2 or more"}
 # What lies below zero by rounding only, relative to the numbers that take part, and how far inside something is moved.
 _ROUNDING, _INSIDE = 1e-12, 1.0 - 2.0**-30
 _BISECTIONS, _NEGLIGIBLE = 60, 1e-9
@@ -126,7 +126,7 @@ class Prefixes(Mixture):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.size % self.groups or self.size // self.groups < 2:
-            raise InputError(f"{self.size} cells are not 2 or more in each of {self.groups} groups: choose a multiple")
+            raise InputError(f"{self.size} cells are not 2 or more in each of {self.groups} groups. Choose a multiple.")
 
     @property
     def cells(self) -> int:

@@ -73,7 +73,7 @@ class RecordMoments(Products):
         sized = self.size == self.groups * len(self.weights) and len(self.weights) == 1 + len(self.edges) + len(self.numbers)
         weighed = all(0 < weight <= self.largest_coordinate for weight in self.weights)
         if not (inside and different and sized and weighed and min(self.levels) >= 0 and means == list(range(1, count + 1))):
-            raise InputError("The statistics of this plan do not fit its columns: make a new plan with quietmean plan")
+            raise InputError("The statistics of this plan do not fit its columns. Make a new plan with quietmean plan.")
 
     @property
     def text(self) -> str:

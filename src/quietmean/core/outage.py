@@ -18,7 +18,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from quietmean.core.errors import InputError, StorageError, reason_of
+from quietmean.core.errors import InputError, StorageError, as_sentence, reason_of
 from quietmean.core.portability import is_mounted_read_only
 
 
@@ -97,11 +97,13 @@ def outage_of(error: BaseException, path: Path | str, then: str = THE_STUDY_GOES
         return error
     match trouble_of(error):
         case Trouble.FULL:
-            return StorageError(f"no space beside {path}: make room, {then}")
+            return StorageError(f"no space beside {path}. Make room, {then}.")
         case Trouble.FAILS | Trouble.NOT_WRITABLE:
-            return StorageError(f"the disk with {path} fails or has no room ({reason_of(error)}): repair it or make room, {then}")
+            return StorageError(
+                f"the disk with {path} fails or has no room ({reason_of(error)}). Repair it or make room, {then}."
+            )
         case Trouble.MEMORY:
-            return StorageError(f"no memory is left for {path}: end what else runs on this machine, {then}")
+            return StorageError(f"no memory is left for {path}. End what else runs on this machine, {then}.")
     return None
 
 
@@ -117,7 +119,7 @@ def refuse_outage(error: BaseException, path: Path, then: str = ONCE_MORE) -> No
 def refuse_damage(error: BaseException, subject: str, remedy: str = "restore it") -> None:
     """Raises :class:`InputError` for an error of a database that holds something else than was written into it."""
     if trouble_of(error) is Trouble.DAMAGED:
-        raise InputError(f"{subject} is damaged ({_words(error)}): {remedy}") from None
+        raise InputError(f"{subject} is damaged ({_words(error)}). {as_sentence(remedy)}") from None
 
 
 @contextlib.contextmanager
@@ -129,7 +131,7 @@ def reading_rows(subject: str, remedy: str = "restore it") -> Iterator[None]:
     try:
         yield
     except (InputError, ValueError, TypeError, LookupError, OverflowError, struct.error):
-        raise InputError(f"{subject} is damaged (it holds what is never written): {remedy}") from None
+        raise InputError(f"{subject} is damaged (it holds what is never written). {as_sentence(remedy)}") from None
 
 
 def is_forbidden(error: BaseException, path: Path) -> bool:
@@ -147,8 +149,8 @@ def require_space(path: Path, size: int) -> None:
     free = free_beside(path)
     if free is not None and free < size:
         raise StorageError(
-            f"no space beside {path}: {free / 1e6:.1f} MB are free, and this study takes {size / 1e6:.1f} MB or more: make "
-            f"room, {THE_STUDY_GOES_ON}"
+            f"no space beside {path}: {free / 1e6:.1f} MB are free, and this study takes {size / 1e6:.1f} MB or more. Make "
+            f"room, {THE_STUDY_GOES_ON}."
         )
 
 

@@ -66,14 +66,14 @@ class Output:
         if (end := self.path.suffix.lower()) in _DOCUMENTS - {*(self.ends or _OWN)}:
             if self.ends:
                 right = self.path.with_suffix(self.ends[0])
-                raise InputError(f"{self.path} would hold {self.what} as {self.ends[0][1:].upper()}: name it {right}")
+                raise InputError(f"{self.path} would hold {self.what} as {self.ends[0][1:].upper()}. Name it {right}.")
             raise InputError(f"{self.path} ends in {end}, and {self.what} is another kind of file. Name it {self.path.stem}.")
         folder = self.path.parent
         if not folder.is_dir():
             raise self._impossible(f"no folder {folder}")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InputError(
-                f"{self.what} cannot be written to folder {folder} (no right): name another place with {self.option}"
+                f"{self.what} cannot be written to folder {folder} (no right). Name another place with {self.option}."
             )
         self._replaced(content)
 
@@ -135,10 +135,10 @@ class Output:
         return there
 
     def _refused(self, why: str, else_: str = "") -> InputError:
-        return InputError(f"file {self.path} {why}: name another for {self.what}{self._where}{else_}")
+        return InputError(f"file {self.path} {why}. Name another for {self.what}{self._where}{else_}.")
 
     def _impossible(self, why: str) -> InputError:
-        return InputError(f"{self.what} cannot be written to {self.path} ({why}): choose another place{self._where}")
+        return InputError(f"{self.what} cannot be written to {self.path} ({why}). Choose another place{self._where}.")
 
     @property
     def _where(self) -> str:
@@ -184,7 +184,7 @@ def require_apart(outputs: Iterable[Output], *others: Path) -> None:
     paths = {other.resolve(): str(other) for other in others}
     for output in outputs:
         if (before := paths.get(output.path.resolve())) is not None:
-            raise InputError(f"{before} and {output.what} would be one file, {output.path}: name another with {output.option}")
+            raise InputError(f"{before} and {output.what} would be one file, {output.path}. Name another with {output.option}.")
         paths[output.path.resolve()] = output.what
 
 
@@ -204,7 +204,7 @@ def require_version(form: object, known: str | bytes, subject: str, error: type[
     number, expected = (text.decode("latin-1").strip("\n") if isinstance(text, bytes) else text for text in (form, known))
     stem = re.escape(str(expected).rstrip("0123456789"))
     if isinstance(number, str) and number != expected and re.fullmatch(stem + r"[\w.-]{1,20}", number):
-        raise error(f"{subject} was written by another version of quietmean ({number}): use that version for it")
+        raise error(f"{subject} was written by another version of quietmean ({number}). Use that version for it.")
 
 
 def has_fields(*names: str) -> Recognises:

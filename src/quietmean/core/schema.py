@@ -27,7 +27,7 @@ from types import UnionType
 from typing import Any, Self, TypeVar
 
 from quietmean.core.codec import canonical_json
-from quietmean.core.errors import BY_COMMAND, InputError
+from quietmean.core.errors import BY_COMMAND, InputError, as_sentence, in_sentences
 
 
 class _Later(Enum):
@@ -56,12 +56,12 @@ _DIGITS = 40
 def require_number(name: str, value: Any, kind: type) -> None:
     """Raises :class:`InputError` for what is not a number, a fraction in the place of a whole one, and what no float can hold."""
     if value is not None and not isinstance(value, Real):
-        raise InputError(f"{name} is of type {type(value).__name__}: it must be {KIND_NAMES[kind]}")
+        raise InputError(f"{name} is of type {type(value).__name__}. Give {KIND_NAMES[kind]}.")
     if kind is int:
         if isinstance(value, float):
-            raise InputError(f"{name} is {value:g}: it must be {KIND_NAMES[int]}")
+            raise InputError(f"{name} is {value:g}. Give {KIND_NAMES[int]}.")
     elif isinstance(value, int) and abs(value) > sys.float_info.max:
-        raise InputError(f"{name} is {number_shown(value)}: choose a number of a size up to {LARGEST:g}")
+        raise InputError(f"{name} is {number_shown(value)}. Choose a number of a size up to {LARGEST:g}.")
 
 
 def number_shown(value: float) -> str:
@@ -75,17 +75,17 @@ def require_usual(name: str, value: float) -> None:
     """Raises :class:`InputError` for a number that no study has: with it the arithmetic of a plan would overflow."""
     if isinstance(value, int):
         if abs(value) > MOST:
-            raise InputError(f"{name} is {number_shown(value)}: no study has so much, choose a number of at most {MOST:.0e}")
+            raise InputError(f"{name} is {number_shown(value)}: no study has so much. Choose a number of at most {MOST:.0e}.")
     elif value and not SMALLEST <= abs(value) <= LARGEST:
         raise InputError(
-            f"{name} is {value:g}: no study has such a number, choose one of a size from {SMALLEST:g} to {LARGEST:g}"
+            f"{name} is {value:g}: no study has such a number. Choose one of a size from {SMALLEST:g} to {LARGEST:g}."
         )
 
 
 def require_delta(delta: float) -> None:
     """Raises :class:`InputError` for what is not a delta of a guarantee, or too small to compute with."""
     if not sys.float_info.min <= delta < 1:
-        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
+        raise InputError(f"delta is {delta:g}. Choose 0 < delta < 1, for example 1e-6.")
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Parameter:
         if is_number or only_numbers:
             require_number(self.named, value, float if float in self.kinds else int)
             if not self._holds(value):
-                raise InputError(f"{self.named} is {number_shown(value)}: {self.remedy}")
+                raise InputError(f"{self.named} is {number_shown(value)}. {as_sentence(self.remedy)}")
             # Numbers that a person chooses for a plan; bounds of columns and shares may be smaller.
             if self.option:
                 require_usual(self.named, value)
@@ -286,7 +286,7 @@ def _require_free(kind: type[Any], name: str) -> None:
     hidden = next((base for base in kind.__mro__[1:] if isfunction(base.__dict__.get(name))), None)
     if hidden is not None:
         raise InputError(
-            f"field {name!r} of {kind.__name__} hides the method of that name of {hidden.__name__}: rename the field"
+            f"field {name!r} of {kind.__name__} hides the method of that name of {hidden.__name__}. Rename the field."
         )
 
 
@@ -300,7 +300,7 @@ class Configured:
         for name in fields_:
             if name not in field_names:
                 raise InputError(
-                    f"{cls.__name__} has no field {name!r}{nearest(name, field_names)}: it has {', '.join(field_names)}"
+                    f"{cls.__name__} has no field {name!r}{nearest(name, field_names)}. Choose one of {', '.join(field_names)}."
                 )
         return super().__new__(cls)
 
@@ -376,7 +376,7 @@ def saying_what_was_chosen(value: Configured) -> Iterator[None]:
         if not chosen or any(_named_in(str(error), name) for name in chosen):
             raise
         choices = ", ".join(f"{name} = {_brief(choice)}" for name, choice in chosen.items())
-        raise InputError(f"{error.text} (chosen: {choices})") from None
+        raise InputError(in_sentences(error.text, f"Chosen: {choices}")) from None
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -403,7 +403,7 @@ def require_known(subject: str, raw: Any, known: Iterable[str]) -> str:
     choices = [str(choice) for choice in known]
     if not isinstance(raw, str) or raw not in choices:
         shown, near = (repr(str(raw)), nearest(raw, choices)) if isinstance(raw, str) else (_shown(raw), "")
-        raise InputError(f"{subject} {shown} is unknown{near}: choose one of {', '.join(choices)}")
+        raise InputError(f"{subject} {shown} is unknown{near}. Choose one of {', '.join(choices)}.")
     return str(raw)
 
 
@@ -413,17 +413,17 @@ def refuse_unknown(subject: str, field_names: Iterable[str], known: Iterable[str
     for name in field_names:
         if name not in names:
             listed = ", ".join(names) or "none"
-            raise InputError(f"{subject} has no field {str(name)!r}{nearest(str(name), names)}: it has {listed}")
+            raise InputError(f"{subject} has no field {str(name)!r}{nearest(str(name), names)}. Choose one of {listed}.")
 
 
 def wrong_field(name: str, raw: Any, expected: str) -> InputError:
     """The error for a field of another type than ``wanted``, in words."""
-    return InputError(f"field {name!r} is {raw!r}: it must be {expected}")
+    return InputError(f"field {name!r} is {raw!r}. Give {expected}.")
 
 
 def missing_field(name: str, expected: str) -> InputError:
     """The error for a field that a file lacks."""
-    return InputError(f"field {name!r} is missing: add it, it is {expected}")
+    return InputError(f"field {name!r} is missing. Add it, it is {expected}.")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -234,7 +234,7 @@ def steps_within(steps: float) -> int:
     if not FEWEST_STEPS <= reach <= MOST_STEPS:
         raise InputError(
             f"products are checked on {FEWEST_STEPS} to {MOST_STEPS} steps from the middle of the bounds to an end, and the "
-            f"plan has {reach}: give statistics more equal shares, or leave products out"
+            f"plan has {reach}. Give statistics more equal shares, or leave products out."
         )
     return reach
 

@@ -31,16 +31,16 @@ def decode_tables(content: bytes, path: Path, subject: str, *kinds: FileKind) ->
     """Return the tables of what was read already."""
     if kinds:
         refuse_other(kind_of_content(content), f"file {path}", *kinds)
-    return decode_toml(content, lambda reason: InputError(f"{subject} {path} cannot be read ({reason}): correct it"))
+    return decode_toml(content, lambda reason: InputError(f"{subject} {path} cannot be read ({reason}). Correct it."))
 
 
 def unreadable(path: Path, subject: str, error: OSError) -> InputError:
     """Why it cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return InputError(f"{subject} {path} does not exist: check the path")
+        return InputError(f"{subject} {path} does not exist. Check the path.")
     if isinstance(error, IsADirectoryError):
         return InputError(f"{subject} {path} is a folder. Name the file.")
-    return InputError(f"{subject} {path} cannot be read ({reason_of(error)}): correct it")
+    return InputError(f"{subject} {path} cannot be read ({reason_of(error)}). Correct it.")
 
 
 # What a field must be, by the first word of the kind of its fault. What stands there is not shown: it may be a file of data.

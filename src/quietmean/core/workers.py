@@ -50,7 +50,7 @@ Common = TypeVar("Common")
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-_EXAMPLE = "give a number of processes, such as 4, or an address, such as tcp://host:8786"
+_EXAMPLE = "Give a number of processes, such as 4, or an address, such as tcp://host:8786."
 # More processes than any machine has processors.
 _MOST = 512
 
@@ -68,13 +68,13 @@ class Workers:
         text = str(self.where).strip()
         by_address = text.startswith(("tcp://", "tls://"))
         if isinstance(self.where, bool) or not (by_address or text.removeprefix("-").isdecimal()):
-            raise InputError(f"workers {text!r} are neither processes nor the address of a scheduler: {_EXAMPLE}")
+            raise InputError(f"workers {text!r} are neither processes nor the address of a scheduler. {_EXAMPLE}")
         if by_address:
             object.__setattr__(self, "where", text)
             return
         object.__setattr__(self, "where", int(text))
         if not 1 <= int(text) <= _MOST:
-            raise InputError(f"workers are {text}: choose 1 to {_MOST} processes, at best one for each processor")
+            raise InputError(f"workers are {text}. Choose 1 to {_MOST} processes, at best one for each processor.")
 
     def each(
         self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]

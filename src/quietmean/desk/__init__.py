@@ -34,7 +34,7 @@ def serve(site: SiteFolder, here: Here, say: Callable[[str], None], *, port: int
     try:
         opened = open_socket(("127.0.0.1", port))
     except InputError:
-        raise InputError(f"port {port} of this machine is taken: choose another with --port, or none for a free one") from None
+        raise InputError(f"port {port} of this machine is taken. Choose another with --port, or none for a free one.") from None
     with opened as listening:
         access = LinkAccess(listening.getsockname()[1])
 

@@ -255,13 +255,13 @@ class ProxyAccess:
         parts = urlsplit(self.origin)
         if not parts.netloc or self.origin != f"https://{parts.netloc.lower()}":
             raise InputError(
-                f"--behind-proxy is {self.origin!r}: give the pages' address as browsers see it, https://HOST in small "
-                "letters and nothing after it"
+                f"--behind-proxy is {self.origin!r}. Give the pages' address as browsers see it, https://HOST in small "
+                "letters and nothing after it."
             )
         if not self.users:
-            raise InputError("nobody may use the pages: name those who may with --users")
+            raise InputError("nobody may use the pages. Name those who may with --users.")
         if not all(letter.isascii() and (letter.isalnum() or letter == "-") for letter in self.header) or not self.header:
-            raise InputError(f"--user-header is {self.header!r}: give the name of a header, such as X-Remote-User")
+            raise InputError(f"--user-header is {self.header!r}. Give the name of a header, such as X-Remote-User.")
 
     def admits(self, headers: Headers, scope: Scope) -> bool:
         # Two of them: one may be the browser's.
@@ -280,12 +280,12 @@ class ProxyAccess:
 def require_no_node_key(folder: Path, owner_key: Path | None) -> None:
     """Raises :class:`InputError` if this account could act as the site's node: pages that many reach are broken into."""
     if user_of_process() == 0:
-        raise InputError("the pages behind a proxy are not to run as root: start them as an account of their own")
+        raise InputError("the pages behind a proxy are not to run as root. Start them as an account of their own.")
     for path in sorted(folder.glob("*.key")):
         if owner_key is not None and path.resolve() == owner_key.resolve():
             continue
         with contextlib.suppress(OSError), path.open("rb"):
             raise InputError(
-                f"this account can read {path}, and so could anyone who breaks into the pages: start them as another account "
-                "than the node's"
+                f"this account can read {path}, and so could anyone who breaks into the pages. Start them as another account "
+                "than the node's."
             )

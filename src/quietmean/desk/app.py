@@ -218,8 +218,8 @@ class Desk:
             raise FormMistakes({"passphrase": str(error)}) from None
         if owner.public_key in {entry.identity for entry in sealed.entries}:
             raise InputError(
-                "this is the key of a party's node, not of the data owner: start the pages with a key of that "
-                "person, made with quietmean key new"
+                "this is the key of a party's node, not of the data owner. Start the pages with a key of that "
+                "person, made with quietmean key new."
             )
         signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.here.policy), account, until, owner)
         path = self.site.sign(name, signed)

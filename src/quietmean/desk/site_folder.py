@@ -152,7 +152,7 @@ class SiteFolder:
     def node(self, name: str) -> tuple[NodeView, dict[str, Any]]:
         """The status of the node of a study. Raises :class:`InputError` for a status that cannot be read."""
         status = read_status(self.nodes()[name])
-        wrong = InputError(f"the status of {name} is not as it should be: was it edited?")
+        wrong = InputError(f"the status of {name} is not as it should be. Restore it if it was edited.")
         fields = {field: status.get(field) for field in NodeView.__dataclass_fields__}
         return convert(fields, NodeView, lambda reason: wrong), status
 
@@ -170,7 +170,7 @@ class SiteFolder:
         try:
             return sorted(path for path in self.folder.iterdir() if path.is_file() and not path.is_symlink())
         except OSError as error:
-            raise InputError(f"folder {self.folder} cannot be read ({error.strerror}): name another") from None
+            raise InputError(f"folder {self.folder} cannot be read ({error.strerror}). Name another.") from None
 
 
 def _state(path: Path) -> tuple[int, int]:

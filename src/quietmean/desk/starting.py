@@ -105,9 +105,9 @@ class Starter:
         part, sealed = part_name(name, self.site.party), self.site.sealed(name)
         node = self.site.node_of(sealed)
         if self.runs(part) or (node and self.site.state(node) == "running"):
-            raise InputError(f"the part of this site in {name} runs already: look at it under What runs")
+            raise InputError(f"the part of this site in {name} runs already. Look at it under What runs.")
         if not self.here.starts(sealed.terms):
-            raise InputError(f"{name} cannot be started here: start the pages with --data, and with --program for sessions")
+            raise InputError(f"{name} cannot be started here. Start the pages with --data, and with --program for sessions.")
         # A signature by somebody whom the policy does not name is no answer.
         approvers = Policy.load(self.here.policy).rules.approvers
         signed = [path for path, approver in self.site.approvals(sealed).items() if approver in approvers]

@@ -148,7 +148,7 @@ def _bounds_of(document: Mapping[str, Any], columns: Any) -> tuple[float, float]
 def _rounds(receipt: Mapping[str, Any]) -> list[ResultTable]:
     """Which rounds there were, and whose vectors are in their means; the cost is computed again."""
     certificate = certified(receipt)
-    wrong = InputError("this receipt of a session is not as quietmean writes it: ask its party for it again")
+    wrong = InputError("this receipt of a session is not as quietmean writes it. Ask its party for it again.")
     results = convert(_field(receipt, "rounds", "with_mean"), int, lambda reason: wrong)
     counted = convert(_field(receipt, "rounds", "counted"), dict[str, int], lambda reason: wrong)
     rounds, delta = certificate["rounds"], f"{certificate['delta']:g}"

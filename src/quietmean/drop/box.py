@@ -76,14 +76,14 @@ class DropBox:
             journal = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
             try:
                 if not try_lock(journal):
-                    raise InputError(f"another drop writes into folder {folder}: end that one, or name another with --folder")
+                    raise InputError(f"another drop writes into folder {folder}. End that one, or name another with --folder.")
                 return cls(folder, session, journal)
             except BaseException:
                 os.close(journal)
                 raise
         except OSError as error:
             refuse_outage(error, path)
-            raise InputError(f"folder {folder} cannot be written ({reason_of(error)}): name another with --folder") from None
+            raise InputError(f"folder {folder} cannot be written ({reason_of(error)}). Name another with --folder.") from None
 
     def close(self) -> None:
         """Close the files of the drop; contributions that were acknowledged are already durable."""
@@ -239,7 +239,7 @@ class DropBox:
             return content
         require_version(content[: len(_MAGIC)], _MAGIC, f"folder {self._folder}")
         if not front.startswith(content[: _FRONT.size]):
-            raise InputError(f"folder {self._folder} is of a drop for another study: name another with --folder")
+            raise InputError(f"folder {self._folder} is of a drop for another study. Name another with --folder.")
         if any(self._folder.glob("drop-*.parts")):
             raise self._changed(f"{JOURNAL} is missing")
         GrowingFile(handle, 0).write(front)
@@ -267,8 +267,8 @@ class DropBox:
 
     def _changed(self, why: str) -> InputError:
         return InputError(
-            f"folder {self._folder} is not as this drop left it ({why}): restore it, or say so to members and contributors and "
-            "name another with --folder"
+            f"folder {self._folder} is not as this drop left it ({why}). Restore it, or say so to members and contributors and "
+            "name another with --folder."
         )
 
 

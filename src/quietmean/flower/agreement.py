@@ -88,12 +88,12 @@ class FlowerAgreement:
         raw = read_json(Path(path), FileKind.FLOWER)
         require_version(raw.get("format"), FORMAT, f"file {path}")
         if raw.get("format") != FORMAT:
-            raise InputError(f"file {path} is not an agreement of quietmean's Flower clients: make one with Agreement.make")
+            raise InputError(f"file {path} is not an agreement of quietmean's Flower clients. Make one with Agreement.make.")
         try:
             plan = Plan.from_json(raw["plan"])
             agreement = cls(SessionStudy.parse(raw[TABLE]), _distinct(raw["identities"]), str(raw["instance"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"file {path} is damaged ({type(error).__name__}: {error}): ask for the agreement again") from None
+            raise InputError(f"file {path} is damaged ({type(error).__name__}: {error}). Ask for the agreement again.") from None
         _require_kept(agreement.terms, plan)
         # Reading it is quick, planning is not, and a client reads it for every message.
         vars(agreement.terms)["plan"] = plan
@@ -130,7 +130,7 @@ class FlowerAgreement:
     def party_of(self, identity: str) -> PartyId:
         """The number of a client. Raises :class:`InputError` for a key that is not in the agreement."""
         if identity not in self.identities:
-            raise InputError(f"key {identity} is not one of the {self.parties} of the agreement: agree anew with this key in it")
+            raise InputError(f"key {identity} is not one of the {self.parties} of the agreement. Agree anew with this key in it.")
         return self.identities.index(identity)
 
     def schedule(self, round_: int) -> Schedule:
@@ -142,13 +142,15 @@ def _require_kept(terms: SessionTerms, plan: Plan) -> None:
     """Raises :class:`InputError` unless the plan is one of these terms, and all its rounds fit into the budget."""
     planned, target = plan.protocol.name, plan.target
     if planned != PROTOCOL or terms.protocol != PROTOCOL:
-        raise InputError(f"the agreement plans {planned}: over Flower's links only {PROTOCOL} can be run")
+        raise InputError(f"the agreement plans {planned}, which cannot run over Flower's links. Choose {PROTOCOL}.")
     same = (target.parties, target.dimension, target.colluding) == (terms.parties, terms.dimension, terms.colluding)
     if not same or terms.unit != PrivacyUnit.PARTY or target.unit != PrivacyUnit.PARTY:
-        raise InputError("the agreement's plan is for other parties, coordinates or colluding parties than its terms: agree anew")
+        raise InputError(
+            "the agreement's plan is for other parties, coordinates or colluding parties than its terms. Agree anew."
+        )
     if not compose([plan.charge] * terms.rounds).epsilon(terms.delta) <= terms.epsilon:
         raise InputError(
-            f"the agreement's {terms.rounds} rounds cost more than epsilon {terms.epsilon:g} at delta {terms.delta:g}: agree anew"
+            f"the agreement's {terms.rounds} rounds cost over epsilon {terms.epsilon:g} at delta {terms.delta:g}. Agree anew."
         )
 
 
@@ -157,7 +159,7 @@ def _distinct(identities: Sequence[str]) -> tuple[str, ...]:
     for key in distinct:
         public_key_bytes(key)
     if len(set(distinct)) < len(distinct) or list(distinct) != sorted(distinct):
-        raise InputError("the agreement names a client twice or its clients out of order: each has a key of its own, sorted")
+        raise InputError("the agreement names a client twice or its clients out of order. Give each a key of its own, sorted.")
     return distinct
 
 

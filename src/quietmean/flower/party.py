@@ -144,7 +144,9 @@ class StarParty:
 
     def _grant(self) -> Grant:
         if self._stored.paid is None:
-            raise InputError(f"the client of {self._home.folder} has taken part in nothing: nothing is charged")
+            raise InputError(
+                f"the client of {self._home.folder} has taken part in nothing, and nothing is charged. Leave it out."
+            )
         return self._site().grant(self._stored.paid)
 
     @contextlib.contextmanager
@@ -154,7 +156,7 @@ class StarParty:
             yield
         except InputError as error:
             tell(str(error))
-            raise InputError("the site of this client does not take part: its own log says why") from None
+            raise InputError("the site of this client does not take part. See its own log, which says why.") from None
 
     def _settle(self) -> Account | None:
         """Settle the session after the last round: first it says that none follows, then ledger and receipt."""
@@ -173,7 +175,9 @@ class StarParty:
         if isinstance(request, BeginRequest):
             return self._begin(request, update)
         if request.round != self._stored.round:
-            raise InputError(f"this client is in round {self._stored.round}, not in round {request.round}: it waits for the next")
+            raise InputError(
+                f"this client is in round {self._stored.round}, not in round {request.round}. Wait for the next round."
+            )
         if isinstance(request, Deliver):
             return self._deliver(request)
         return self._finish(request)
@@ -186,7 +190,8 @@ class StarParty:
             return stored.answer
         if not stored.round < request.round <= self._agreement.terms.rounds:
             raise InputError(
-                f"round {request.round} cannot begin: this client has had round {stored.round} of {self._agreement.terms.rounds}"
+                f"round {request.round} cannot begin, as this client has had round {stored.round} of "
+                f"{self._agreement.terms.rounds}. Begin the next round."
             )
         self._meet(request.hellos)
         value = self._admitted(update())
@@ -201,7 +206,7 @@ class StarParty:
         if request.step == stored.step and stored.answer:
             return stored.answer
         if stored.over or not stored.step < request.step <= machine.rounds:
-            raise InputError(f"step {request.step} of round {request.round} is over for this client: it waits for the next round")
+            raise InputError(f"step {request.step} of round {request.round} is over for this client. Wait for the next round.")
         state = load_state(machine.state_type, stored.state)
         if state.round < request.step:
             # What it was to send before has reached nobody: it was not there.
@@ -299,7 +304,7 @@ class StarParty:
         """Move a value into the plan's domain. Raises :class:`InputError` for another shape."""
         shape = (self._agreement.terms.dimension,)
         if update.shape != shape:
-            raise InputError(f"the update has shape {update.shape} and the agreement {shape}: agree on this model")
+            raise InputError(f"the update has shape {update.shape} and the agreement {shape}. Agree on this model.")
         return self._plan.admit(clipped_vector(update, self._agreement.study.clip)).vector
 
     def _open(self, request: Deliver, sender: PartyId, frame: bytes) -> list[Message]:
@@ -321,10 +326,10 @@ class StarParty:
         stored = decode(
             raw,
             Stored,
-            lambda reason: InputError(f"the session in {self._home.folder} cannot be read: agree anew, with a new folder"),
+            lambda reason: InputError(f"the session in {self._home.folder} cannot be read. Agree anew, with a new folder."),
         )
         if stored.agreement != self._agreement.digest:
-            raise InputError(f"the session in {self._home.folder} is of another agreement: use a new folder for a new one")
+            raise InputError(f"the session in {self._home.folder} is of another agreement. Use a new folder for a new one.")
         return stored
 
     def _write(self) -> None:

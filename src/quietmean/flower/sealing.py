@@ -94,7 +94,7 @@ def read_answer(raw: bytes) -> ClientAnswer:
 
 
 def _other_version(subject: str, reason: str) -> InputError:
-    return InputError(f"{subject} of this version of quietmean: use one version")
+    return InputError(f"{subject} of this version of quietmean. Use one version.")
 
 
 _NONCE = 12
@@ -227,5 +227,5 @@ def require_hello(agreement: FlowerAgreement, raw: bytes) -> SealedHello:
     """Read a hello as :func:`read_hello` does. Raises :class:`InputError` for what is none."""
     hello = read_hello(agreement, raw)
     if hello is None:
-        raise InputError("a client's greeting is not signed by a client of this agreement: give all clients the same file")
+        raise InputError("a client's greeting is not signed by a client of this agreement. Give all clients the same file.")
     return hello

@@ -82,7 +82,7 @@ class Home:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InputError(f"file {self.folder / SESSION} cannot be read ({error.strerror}): see to its rights") from None
+            raise InputError(f"file {self.folder / SESSION} cannot be read ({error.strerror}). See to its rights.") from None
 
     def write(self, content: bytes) -> None:
         """Replace the session durably: after a crash the file holds the old content or the new."""
@@ -116,7 +116,7 @@ def site_options(path: Path) -> SiteOptions:
         stated = _SiteFile.model_validate(raw)
     except ValidationError as error:
         faults = (fault(detail, _SiteFile) for detail in error.errors())
-        raise InputError(f"site file {path} is not as it should be ({'; '.join(faults)}): correct these fields") from None
+        raise InputError(f"site file {path} is not as it should be ({'; '.join(faults)}). Correct these fields.") from None
 
     def here(value: Any) -> Any:
         if isinstance(value, tuple):

@@ -188,17 +188,17 @@ def _update(message: Any, context: Any, call_next: ClientApp) -> Vector:
     del message.content[RECORD]
     reply = call_next(message, context)
     if not reply.has_content():
-        raise InputError("the client's app answered without content: let its train return the arrays of the model")
+        raise InputError("the client's app answered without content. Let its train return the arrays of the model.")
     after = flat(_arrays(reply.content, kind))
     if before.shape != after.shape:
-        raise InputError(f"the client's app turned {before.size} numbers into {after.size}: return the arrays of the same model")
+        raise InputError(f"the client's app turned {before.size} numbers into {after.size}. Return the arrays of the same model.")
     return after - before
 
 
 def _arrays(content: Any, kind: type[Any]) -> Any:
     matching = [record for record in content.values() if isinstance(record, kind)]
     if len(matching) != 1:
-        raise InputError(f"a message has {len(matching)} records of arrays: send the model in one")
+        raise InputError(f"a message has {len(matching)} records of arrays. Send the model in one.")
     return matching[0]
 
 
@@ -208,7 +208,7 @@ def _folder(context: Any) -> Path:
         return Path(str(own)).expanduser()
     homes, number = context.run_config.get(HOMES), context.node_config.get("partition-id")
     if homes is None or number is None:
-        raise InputError(f"this client has no folder: start its SuperNode with --node-config '{HOME}=\"...\"'")
+        raise InputError(f"this client has no folder. Start its SuperNode with --node-config '{HOME}=\"...\"'.")
     return Path(str(homes)) / str(int(number))
 
 
@@ -252,8 +252,8 @@ class SealedMean:
                 return
             if time.monotonic() >= until:
                 raise ProtocolFailure(
-                    f"{there} of {parties} clients are there after {timeout:g} s, and the agreement plans for {least} or more: "
-                    f"see whether their SuperNodes run{self._relay.reasons}"
+                    f"{there} of {parties} clients are there after {timeout:g} s, and the agreement plans for {least} or more. "
+                    f"See whether their SuperNodes run{self._relay.reasons}."
                 )
             time.sleep(_LOOK_AGAIN)
 
@@ -266,7 +266,7 @@ class SealedMean:
         size = flat(arrays).size
         if size != self._agreement.terms.dimension:
             raise InputError(
-                f"the model has {size} numbers and the agreement {self._agreement.terms.dimension}: agree on this one"
+                f"the model has {size} numbers and the agreement {self._agreement.terms.dimension}. Agree on this one."
             )
         self._model = arrays
         self._relay.meet(self._grid.get_node_ids())

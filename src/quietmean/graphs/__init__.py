@@ -57,15 +57,15 @@ class ExecutionTrace:
     def __post_init__(self) -> None:
         for round_, sender, receiver, later in self.settled.tolist():
             if not (0 < round_ < len(self.online) and 0 <= min(sender, receiver) <= max(sender, receiver) < self.online.shape[1]):
-                raise InputError(f"settled message [{round_}, {sender}, {receiver}] is not in the schedule: name one that is")
+                raise InputError(f"settled message [{round_}, {sender}, {receiver}] is not in the schedule. Name one that is.")
             if later != NEVER and not (round_ < later < len(self.online) and self.online[later, sender]):
                 raise InputError(
-                    f"message [{round_}, {sender}, {receiver}] cannot be settled in round {later}: name a later round in which "
-                    "its sender is online"
+                    f"message [{round_}, {sender}, {receiver}] cannot be settled in round {later}. Name a later round in which "
+                    "its sender is online."
                 )
         if not self.online[0].all():
             absent = np.nonzero(~self.online[0])[0].tolist()
-            raise InputError(f"parties {absent} are offline in round 0: who never started is not a party, leave them out")
+            raise InputError(f"parties {absent} are offline in round 0: who never started is not a party. Leave them out.")
 
     @classmethod
     def everyone(cls, rounds: int, parties: int) -> ExecutionTrace:
@@ -132,7 +132,7 @@ class ExecutionTrace:
         for round_, sender, receiver, later in self.settled.tolist():
             slots = np.nonzero(delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver))[0]
             if slots.size == 0:
-                raise InputError(f"settled message [{round_}, {sender}, {receiver}] did not arrive: list only those that did")
+                raise InputError(f"settled message [{round_}, {sender}, {receiver}] did not arrive. List only those that did.")
             settled.append((round_, sender, int(slots[0]), later))
         return settled
 
@@ -149,11 +149,13 @@ class ExecutionTrace:
         expected = (schedule.rounds + 1, schedule.parties)
         if self.online.shape != expected:
             raise InputError(
-                f"online has {self.online.shape} rounds x parties, the schedule needs {expected}: one row per round 0..T"
+                f"online has {self.online.shape} rounds x parties, the schedule needs {expected}. Give one row per round 0..T."
             )
         for name, mask in (("lost", self.lost), ("seen", self.seen)):
             if mask is not None and mask.shape != schedule.neighbours.shape:
-                raise InputError(f"{name} has shape {mask.shape}, the schedule {schedule.neighbours.shape}: they must agree")
+                raise InputError(
+                    f"{name} has shape {mask.shape}, the schedule {schedule.neighbours.shape}. Give both the same shape."
+                )
 
 
 def _leave_out_absent(arrived: Mask, schedule: Schedule, present: Mask) -> None:
@@ -180,7 +182,7 @@ def churn(
     """
     for name, fraction in (("permanent", permanent), ("temporary", temporary)):
         if not 0 <= fraction < 1:
-            raise InputError(f"{name} dropouts of {fraction:g} are not a fraction: choose 0 <= fraction < 1")
+            raise InputError(f"{name} dropouts of {fraction:g} are not a fraction. Choose 0 <= fraction < 1.")
     stream = BitStream(seed.derive("churn", rounds, parties))
     online = np.ones((rounds + 1, parties), dtype=bool)
     if temporary and rounds > 1:
@@ -225,7 +227,7 @@ def make_graph(kind: str, parties: int, seed: Seed, *, radius: float | None = No
     """
     require_known("graph", kind, GRAPHS)
     if parties < 2:
-        raise InputError(f"{parties} party has nobody to talk to: at least 2 parties are needed")
+        raise InputError(f"{parties} party has nobody to talk to. Give at least 2 parties.")
     numbers = np.arange(parties)
     match kind:
         case "path":
@@ -247,7 +249,7 @@ def harary(parties: int, connectivity: int) -> Edges:
     ``connectivity`` is k; the result has shape (m, 2). Raises :class:`InputError` if it is below 1.
     """
     if connectivity < 1:
-        raise InputError(f"connectivity is {connectivity}: choose at least 1")
+        raise InputError(f"connectivity is {connectivity}. Choose at least 1.")
     if connectivity >= parties - 1:
         return np.stack(np.triu_indices(parties, 1), axis=1).astype(np.int64)
     numbers = np.arange(parties)
@@ -263,11 +265,11 @@ def harary(parties: int, connectivity: int) -> Edges:
 def _geometric(parties: int, seed: Seed, radius: float | None, space: int) -> Edges:
     reach = math.sqrt(2 * math.log(parties) / parties) if radius is None else radius
     if not reach > 0:
-        raise InputError(f"radius is {reach:g}: choose a number > 0")
+        raise InputError(f"radius is {reach:g}. Choose a number > 0.")
     stream = BitStream(seed)
     if parties > _MOST_IN_SPACE:
         raise InputError(
-            f"a geometric graph of {parties} parties compares all pairs of them: choose another, or at most {_MOST_IN_SPACE}"
+            f"a geometric graph of {parties} parties compares all pairs of them. Choose another, or at most {_MOST_IN_SPACE}."
         )
     first, second = np.triu_indices(parties, 1)
     for _ in range(_MOST_DRAWS):
@@ -276,7 +278,7 @@ def _geometric(parties: int, seed: Seed, radius: float | None, space: int) -> Ed
         edges = np.stack([first[near], second[near]], axis=1).astype(np.int64)
         if is_connected(edges, parties):
             return edges
-    raise InputError(f"none of {_MOST_DRAWS} graphs with radius {reach:g} is connected: choose a larger radius")
+    raise InputError(f"none of {_MOST_DRAWS} graphs with radius {reach:g} is connected. Choose a larger radius.")
 
 
 def normalised_edges(pairs: Iterable[Iterable[int]], parties: int) -> Edges:
@@ -284,7 +286,7 @@ def normalised_edges(pairs: Iterable[Iterable[int]], parties: int) -> Edges:
     listed = [tuple(pair) for pair in pairs]
     for pair in listed:
         if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= end < parties for end in pair):
-            raise InputError(f"edge {list(pair)} is none: name two different parties of 0..{parties - 1}")
+            raise InputError(f"edge {list(pair)} is none. Name two different parties of 0..{parties - 1}.")
     unique = sorted({(min(pair), max(pair)) for pair in listed})
     return np.array(unique, dtype=np.int64).reshape(-1, 2)
 
@@ -326,7 +328,7 @@ def diameter(edges: Edges, parties: int) -> int:
     while not reached.all():
         reached, steps = (reached.astype(np.float32) @ near.astype(np.float32)) > 0, steps + 1
         if steps > parties:
-            raise InputError("the graph is not connected: it has no diameter, add edges")
+            raise InputError("the graph is not connected: it has no diameter. Add edges.")
     return steps
 
 

@@ -32,7 +32,7 @@ def _complete(stream: BitStream, parties: int, out_degree: int) -> NDArray[np.in
 def _hypercube(stream: BitStream, parties: int, out_degree: int) -> NDArray[np.int32]:
     bits = parties.bit_length() - 1
     if parties != 1 << bits:
-        raise InputError(f"a hypercube has a power of two of parties, not {parties}: choose {1 << bits} or another graph")
+        raise InputError(f"a hypercube has a power of two of parties, not {parties}. Choose {1 << bits} or another graph.")
     return (np.arange(parties)[:, None] ^ (1 << np.arange(bits))[None, :]).astype(np.int32)
 
 
@@ -75,18 +75,18 @@ class Schedule:
         if np.any(table >= self.parties) or np.any(table < NOBODY):
             raise _outside(self.parties)
         if np.any(table == own):
-            raise InputError("a party is its own neighbour: remove it, its own share stays with it anyway")
+            raise InputError("a party is its own neighbour. Remove it, its own share stays with it anyway.")
         if np.any((table[:, :, 1:] == table[:, :, :-1]) & (table[:, :, 1:] != NOBODY)):
-            raise InputError("a party has the same neighbour twice in one round: list each neighbour once")
+            raise InputError("a party has the same neighbour twice in one round. List each neighbour once.")
 
     def _check_pairs(self) -> None:
         pairs = self.pairs
         if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InputError(f"pairs have shape {pairs.shape}: give two parties for each pair")
+            raise InputError(f"pairs have shape {pairs.shape}. Give two parties for each pair.")
         if pairs.size and (pairs.min() < 0 or pairs.max() >= self.parties or (pairs[:, 0] >= pairs[:, 1]).any()):
-            raise InputError(f"a pair is not two parties of 0..{self.parties - 1}, the smaller number first: correct it")
+            raise InputError(f"a pair is not two parties of 0..{self.parties - 1}, the smaller number first. Correct it.")
         if (np.diff(pairs[:, 0] * self.parties + pairs[:, 1]) <= 0).any():
-            raise InputError("pairs are listed twice or out of order: list each pair once, in rising order")
+            raise InputError("pairs are listed twice or out of order. List each pair once, in rising order.")
 
     @property
     def partner_counts(self) -> Array:
@@ -152,7 +152,9 @@ class Schedule:
         table = np.full((len(lists), parties, widest), NOBODY, dtype=np.int32)
         for t, round_ in enumerate(lists):
             if len(round_) != parties:
-                raise InputError(f"round {t + 1} lists neighbours of {len(round_)} parties, not {parties}: one list per party")
+                raise InputError(
+                    f"round {t + 1} lists neighbours of {len(round_)} parties, not {parties}. Give one list per party."
+                )
             for i, row in enumerate(round_):
                 if row and not 0 <= min(row) <= max(row) < parties:
                     raise _outside(parties)
@@ -166,7 +168,7 @@ class Schedule:
 
 
 def _outside(parties: int) -> InputError:
-    return InputError(f"a neighbour is outside 0..{parties - 1}: parties are numbered from 0")
+    return InputError(f"a neighbour is outside 0..{parties - 1}. Number parties from 0.")
 
 
 def everybody(parties: int) -> NDArray[np.int32]:
@@ -244,8 +246,8 @@ def _next_distinct(shifts: Ints, begin: int, count: int) -> Ints:
 def _never_same(stream: BitStream, parties: int, rounds: int, out_degree: int) -> NDArray[np.int32]:
     if rounds * out_degree > parties - 1:
         raise InputError(
-            f"{rounds} rounds with {out_degree} new neighbours each need more than the {parties - 1} other parties: "
-            "take fewer rounds, fewer neighbours or schedule = circulant"
+            f"{rounds} rounds with {out_degree} new neighbours each need more than the {parties - 1} other parties. "
+            "Take fewer rounds, fewer neighbours or schedule = circulant."
         )
     everyone = _distinct_others(stream, parties, rounds * out_degree)
     return everyone.reshape(parties, rounds, out_degree).transpose(1, 0, 2)
@@ -264,7 +266,7 @@ SCHEDULES = (*_DYNAMIC, *STATIC_TOPOLOGIES)
 def check_others(name: str, number: int, parties: int) -> None:
     """Raises :class:`InputError` where an option asks for more others than there are."""
     if not 1 <= number < parties:
-        raise InputError(f"{name} is {number} with {parties} parties: choose 1..{parties - 1}")
+        raise InputError(f"{name} is {number} with {parties} parties. Choose 1..{parties - 1}.")
 
 
 def make_schedule(kind: str, seed: Seed, parties: int, rounds: int, out_degree: int = 1) -> Schedule:
@@ -277,9 +279,9 @@ def make_schedule(kind: str, seed: Seed, parties: int, rounds: int, out_degree: 
     """
     require_known("schedule", kind, SCHEDULES)
     if parties < 2:
-        raise InputError(f"{parties} party cannot exchange anything: at least 2 parties are needed")
+        raise InputError(f"{parties} party cannot exchange anything. Give at least 2 parties.")
     if rounds < 1:
-        raise InputError(f"rounds is {rounds}: at least 1 mixing round is needed")
+        raise InputError(f"rounds is {rounds}. Choose at least 1 mixing round.")
     check_others("neighbours", out_degree, parties)
     stream = BitStream(seed.derive("schedule", kind, parties, rounds, out_degree))
     if kind in _DYNAMIC:

@@ -149,7 +149,7 @@ class ModelAveraging:
         :class:`ProtocolFailure` for a round without a result.
         """
         if str(self.session.terms.unit) != "party":
-            raise InputError("models are averaged where whole parties are protected: hand gradients of records to descend")
+            raise InputError("models are averaged where whole parties are protected. Hand gradients of records to descend.")
         self._resume()
         trained = self._by_party(models)
         vectors = {party: self._shared.difference(model, f"the model of party {party}") for party, model in trained.items()}
@@ -163,7 +163,7 @@ class ModelAveraging:
         Raises as :meth:`average` does.
         """
         if str(self.session.terms.unit) != "record":
-            raise InputError("gradients of records are for unit='record': hand whole models to average")
+            raise InputError("gradients of records are for unit='record'. Hand whole models to average.")
         self._resume()
         held = self._by_party(gradients)
         vectors = {party: self._shared.steps(gradient, f"the gradients of party {party}") for party, gradient in held.items()}
@@ -179,15 +179,15 @@ class ModelAveraging:
         deviation = self.session.terms.noise(1.0)
         if str(self.session.terms.unit) == "record":
             if records is None:
-                raise InputError("adaptive clipping of records needs their public number in all: give records")
+                raise InputError("adaptive clipping of records needs their public number in all. Give records.")
             # As planned with one record for each party.
             deviation *= self.session.terms.parties / records
         t = deviation / (2 * MOST_ERROR)
         if t * t > _MOST_PART:
             best = deviation / (2 * math.sqrt(_MOST_PART))
             raise InputError(
-                f"adaptive clipping would follow a fraction with a standard deviation of {best:.2g}, above {MOST_ERROR:g}: "
-                "leave adaptive out, protect records, or plan more parties or fewer rounds"
+                f"adaptive clipping would follow a fraction with a standard deviation of {best:.2g}, above {MOST_ERROR:g}. "
+                "Leave adaptive out, protect records, or plan more parties or fewer rounds."
             )
         return t
 

@@ -43,11 +43,11 @@ class Tree:
         self._leaves = list(_leaves(model, ""))
         self._shapes = {name: _numbers(leaf).shape for name, leaf in self._leaves}
         if not self._leaves or not self.size:
-            raise InputError("the model holds no array of floating-point numbers: give nested dicts, lists or tuples of arrays")
+            raise InputError("the model holds no array of floating-point numbers. Give nested dicts, lists or tuples of arrays.")
         for name, _ in self._leaves:
             if name.rsplit(".", 1)[-1] in _BUFFERS:
                 raise InputError(
-                    f"the model holds {name}, a statistic of BatchNorm over a party's own records: use GroupNorm or LayerNorm"
+                    f"the model holds {name}, a statistic of BatchNorm over a party's own records. Use GroupNorm or LayerNorm."
                 )
 
     @property
@@ -86,11 +86,11 @@ class Tree:
         for name in [*self._shapes, *leaves]:
             if name not in leaves or name not in self._shapes:
                 fault = "has no array" if name not in leaves else "has an array more,"
-                raise InputError(f"{whose} {fault} {name or 'itself'}: all models need the structure of the first")
+                raise InputError(f"{whose} {fault} {name or 'itself'}. Give all models the structure of the first.")
         for name, shape in self._shapes.items():
             array, expected = _numbers(leaves[name]), shaped(shape)
             if array.shape != expected:
-                raise InputError(f"{name or 'the array'} of {whose} has shape {array.shape}, not {expected}: correct it")
+                raise InputError(f"{name or 'the array'} of {whose} has shape {array.shape}, not {expected}. Correct it.")
             yield array
 
 
@@ -103,7 +103,7 @@ def _is_averaged(leaf: Any) -> bool:
         return bool(leaf.is_floating_point())
     if isinstance(leaf, np.ndarray | np.generic):
         if leaf.dtype.kind in "cO":
-            raise InputError(f"an array of type {leaf.dtype} cannot be averaged: give floating-point numbers")
+            raise InputError(f"an array of type {leaf.dtype} cannot be averaged. Give floating-point numbers.")
         return leaf.dtype.kind == "f"
     return isinstance(leaf, float)
 
@@ -124,7 +124,7 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif _is_averaged(tree):
         yield path, tree
     elif not (tree is None or isinstance(tree, int | str | bytes | np.ndarray | np.generic) or _is_tensor(tree)):
-        raise InputError(f"{path or 'the model'} is a {type(tree).__name__}: give nested dicts, lists or tuples of arrays")
+        raise InputError(f"{path or 'the model'} is a {type(tree).__name__}. Give nested dicts, lists or tuples of arrays.")
 
 
 def _rebuilt(tree: Any, path: str, parts: Mapping[str, Array]) -> Any:
@@ -195,18 +195,18 @@ class SharedModel:
         decay: Any = 0.0,
     ) -> None:
         if not (math.isfinite(clip) and clip > 0):
-            raise InputError(f"clip is {clip:g}: choose a finite number > 0, the largest L2 norm of a difference")
+            raise InputError(f"clip is {clip:g}. Choose a finite number > 0, the largest L2 norm of a difference.")
         if not (math.isfinite(learning_rate) and learning_rate > 0):
-            raise InputError(f"learning_rate is {learning_rate:g}: choose a finite number > 0")
+            raise InputError(f"learning_rate is {learning_rate:g}. Choose a finite number > 0.")
         for name, number in (("momentum", momentum), ("indicator", indicator), ("quantile", quantile)):
             if not 0 <= number < 1:
-                raise InputError(f"{name} is {number:g}: choose 0 <= {name} < 1")
+                raise InputError(f"{name} is {number:g}. Choose 0 <= {name} < 1.")
         self._tree = Tree(model)
         self._vector = self._tree.flat(model)
         # By coordinate.
         self._decay = np.zeros_like(self._vector) + (decay if isinstance(decay, int | float) else self._tree.flat(decay, "decay"))
         if not (np.isfinite(self._decay).all() and (self._decay >= 0).all()):
-            raise InputError("decay has a number that is not finite, or below 0: give the weights of an L2 penalty")
+            raise InputError("decay has a number that is not finite, or below 0. Give the weights of an L2 penalty.")
         self._velocity = np.zeros_like(self._vector)
         self._rate, self._momentum = learning_rate, momentum
         self._indicator, self._quantile = indicator, quantile
@@ -257,8 +257,8 @@ class SharedModel:
         """
         if mean.round != self.round + 1:
             raise InputError(
-                f"the model here is that after round {self.round}, and this is the mean of round {mean.round}: load the model "
-                f"after round {mean.round - 1} from a party that has it (save), and move it again"
+                f"the model here is that after round {self.round}, and this is the mean of round {mean.round}. Load the model "
+                f"after round {mean.round - 1} from a party that has it (save), and move it again."
             )
         t = self._indicator
         step: Vector = mean.mean[: self._vector.size] * self.clip / math.sqrt(1 - t * t)
@@ -287,13 +287,13 @@ class SharedModel:
             vector, velocity, *numbers = unpacked(Path(path).read_bytes(), ("vector", "velocity", "clip", "round")).values()
             clip, round_ = float(numbers[0]), int(numbers[1])
         except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"{path} is not a file of a shared model ({reason_of(error)}): give one that save wrote") from None
+            raise InputError(f"{path} is not a file of a shared model ({reason_of(error)}). Give one that save wrote.") from None
         if not (vector.shape == velocity.shape == self._vector.shape):
             raise InputError(
-                f"{path} is of a model of {count_of(vector.size, 'number')}, this one has {self._vector.size}: give another file"
+                f"{path} is of a model of {count_of(vector.size, 'number')}, this one has {self._vector.size}. Give another file."
             )
         if not (np.isfinite([*vector, *velocity, clip]).all() and clip > 0 and round_ >= 0):
-            raise InputError(f"{path} holds numbers that no round makes: give another file")
+            raise InputError(f"{path} holds numbers that no round makes. Give another file.")
         self._vector, self._velocity, self.clip, self.round = vector, velocity, clip, round_
         return self.model
 

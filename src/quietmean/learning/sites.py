@@ -89,8 +89,8 @@ class KeptState:
 
     def _behind(self, needed: int) -> InputError:
         return InputError(
-            f"this party has what was released up to round {self._state.round}, and goes on after round {needed}: copy the file "
-            f"of a party that has taken part since, *{KEPT}, to {self._path}, and fit again"
+            f"this party has what was released up to round {self._state.round}, and goes on after round {needed}. Copy the file "
+            f"of a party that has taken part since, *{KEPT}, to {self._path}, and fit again."
         )
 
 
@@ -187,7 +187,7 @@ class InOneProcess:
         return None
 
     def contract(self, study: StudyTerms | Mapping[str, Any]) -> Any:
-        raise InputError("a contract is for parties between machines, and all are in one process: give a quietmean.Site")
+        raise InputError("a contract is for parties between machines, and all are in one process. Give a quietmean.Site.")
 
     def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         workload = study.workload
@@ -221,7 +221,7 @@ def site_of(given: Any) -> FitSite:
     if given is None:
         return InOneProcess()
     if not isinstance(given, FitSite):
-        raise InputError(f"site is {given!r}: give a quietmean.Site, or leave it out to have all parties in this process")
+        raise InputError(f"site is {given!r}. Give a quietmean.Site, or leave it out to have all parties in this process.")
     return given
 
 
@@ -229,9 +229,9 @@ def parties_of(site: FitSite, parties: int | None) -> int:
     """The number of parties. Raises :class:`InputError` where nobody says it, or the roster says another number."""
     count = parties if site.members is None else site.members
     if count is None:
-        raise InputError("parties is not given: say how many there are, or give a quietmean.Site, whose roster says it")
+        raise InputError("parties is not given. Say how many there are, or give a quietmean.Site, whose roster says it.")
     if parties not in (None, count):
-        raise InputError(f"parties is {parties} and the roster has {count}: leave parties out")
+        raise InputError(f"parties is {parties} and the roster has {count}. Leave parties out.")
     return count
 
 

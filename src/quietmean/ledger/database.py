@@ -121,11 +121,11 @@ class LedgerDatabase:
             tables = self.row("SELECT count(*) FROM sqlite_master")[0]
         if (version or tables) and application != LEDGER_APPLICATION:
             refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.LEDGER)
-            raise InputError(f"file {self.path} is a database but no ledger: choose another file")
+            raise InputError(f"file {self.path} is a database but no ledger. Choose another file.")
         if version not in (0, SCHEMA):
             raise InputError(
-                f"ledger {self.path} has schema version {version}, this version of quietmean knows {SCHEMA}: "
-                "use the one that made it"
+                f"ledger {self.path} has schema version {version}, this version of quietmean knows {SCHEMA}. "
+                "Use the one that made it."
             )
 
     def _use_write_ahead_log(self) -> None:
@@ -139,7 +139,7 @@ class LedgerDatabase:
                 with self.transaction("IMMEDIATE"):
                     continue
             if mode != "wal":
-                raise InputError(f"ledger {self.path} is where SQLite cannot keep a write-ahead log: choose a local disk")
+                raise InputError(f"ledger {self.path} is where SQLite cannot keep a write-ahead log. Choose a local disk.")
             return
 
     @contextlib.contextmanager
@@ -150,13 +150,13 @@ class LedgerDatabase:
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             if trouble_of(error) is Trouble.IN_USE:
                 raise InputError(
-                    f"ledger {self.path} has been in use by another process for {_WAIT_SECONDS:g} s: wait for it and try again"
+                    f"ledger {self.path} has been in use by another process for {_WAIT_SECONDS:g} s. Wait for it and try again."
                 ) from None
             refuse_outage(error, self.path)
             refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.LEDGER)
             refuse_damage(error, f"ledger {self.path}")
             raise InputError(
-                f"ledger {self.path} is not usable ({reason_of(error)}): correct the file or choose another"
+                f"ledger {self.path} is not usable ({reason_of(error)}). Correct the file or choose another."
             ) from None
 
 
@@ -174,15 +174,15 @@ def _make_file(path: Path, create: bool) -> None:
     if not create and not is_there(path):
         wrong = f"file {path} is empty, not a ledger" if path.exists() else f"ledger {path} does not exist"
         raise InputError(
-            f"{wrong}: check the path, or make it with "
-            f"quietmean site budget --ledger {quote(str(path))} --account NAME --budget EPSILON DELTA"
+            f"{wrong}. Check the path, or make it with "
+            f"quietmean site budget --ledger {quote(str(path))} --account NAME --budget EPSILON DELTA."
         )
     try:
         # SQLite gives its side files the rights of the main file.
         os.close(open_private(path, os.O_RDWR | (os.O_CREAT if create else 0)))
     except OSError as error:
         refuse_outage(error, path)
-        raise InputError(f"ledger {path} cannot be opened ({reason_of(error)}): choose a writable place") from None
+        raise InputError(f"ledger {path} cannot be opened ({reason_of(error)}). Choose a writable place.") from None
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -217,7 +217,7 @@ def entries_of(database: LedgerDatabase, study: str) -> list[LedgerEntry]:
 def required_entries(database: LedgerDatabase, study: str) -> list[LedgerEntry]:
     """Return the same. Raises :class:`InputError` for a study that was never reserved."""
     if not (entries := entries_of(database, study)):
-        raise InputError(f"study {study} is not in ledger {database.path}: reserve it first")
+        raise InputError(f"study {study} is not in ledger {database.path}. Reserve it first.")
     return entries
 
 

@@ -64,7 +64,7 @@ def asked(account: Account, entry: LedgerEntry | None, request: SpendingRequest,
     Raises :class:`InputError` for a study that says nothing about what the account counts, or that has no bound.
     """
     if entry is not None and entry.account != account.name:
-        raise InputError(f"study {request.name!r} is charged to account {entry.account!r} already: name that account")
+        raise InputError(f"study {request.name!r} is charged to account {entry.account!r} already. Name that account.")
     factor = _factor(account, request)
     charge = _for_account(account, request.charge, factor)
     if entry is not None and not charge.exceeds(entry.reserved):
@@ -72,15 +72,15 @@ def asked(account: Account, entry: LedgerEntry | None, request: SpendingRequest,
     if entry is not None and entry.settled:
         raise InputError(
             f"study {request.name!r} ended after mu {entry.reserved.mu:.6g} had been reserved for it, and now asks for more, "
-            f"mu {charge.mu:.6g}: start another study, with a store of its own"
+            f"mu {charge.mu:.6g}. Start another study, with a store of its own."
         )
     if entry is not None:
         charge = charge.larger(entry.reserved)
     if not charge.bounded:
         why = f" ({request.reason})" if request.reason else ""
         raise InputError(
-            f"study {request.name!r} asks for epsilon inf, as no bound on what it discloses is known{why}: no budget allows "
-            "that, agree on a protocol or a coalition with a bound"
+            f"study {request.name!r} asks for epsilon inf, as no bound on what it discloses is known{why}. Agree on "
+            "a protocol or a coalition with a bound, as no budget allows that."
         )
     others = account if entry is None else account.without(entry.study)
     alone = all(other.charged == NOTHING for other in others.entries)
@@ -104,8 +104,8 @@ def require_room(
     """Raises :class:`InputError` where the account is frozen, or where who was in the studies of one of ``paths`` has no room."""
     if account.frozen is not None:
         raise InputError(
-            f"account {account.name!r} is frozen since {account.frozen.since} ({account.frozen.reason}): find out why, then lift "
-            f"it with {command} --lift REASON"
+            f"account {account.name!r} is frozen since {account.frozen.since} ({account.frozen.reason}). Find out why, then lift "
+            f"it with {command} --lift REASON."
         )
     for path in paths:
         if not has_room(account, wanted, path):
@@ -149,8 +149,8 @@ def for_unit(account: Account, request: SpendingRequest) -> Account:
         return account
     if account.entries:
         raise InputError(
-            f"account {account.name!r} counts records, and the data say whose each row is. An account never mixes units: make "
-            f"one that counts persons with {named('new-account', 'NAME')}"
+            f"account {account.name!r} counts records, and the data say whose each row is. Make one that counts "
+            f"persons with {named('new-account', 'NAME')}, as an account never mixes units."
         )
     return replace(account, unit=PrivacyUnit.PERSON)
 
@@ -188,12 +188,12 @@ def check_change(
 ) -> None:
     """Raises :class:`InputError` for a change of what never changes, and for a budget below what is charged."""
     if unit not in (None, account.unit):
-        raise InputError(f"account {account.name!r} counts per {account.unit}, not per {unit}: make another account for that")
+        raise InputError(f"account {account.name!r} counts per {account.unit}, not per {unit}. Make another account for that.")
     if relation not in (None, account.relation):
-        raise InputError(f"account {account.name!r} counts {account.relation}, not {relation}: make another account for that")
+        raise InputError(f"account {account.name!r} counts {account.relation}, not {relation}. Make another account for that.")
     if data_set not in (None, account.data_set):
         raise InputError(
-            f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}: make another account for that"
+            f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}. Make another account for that."
         )
     # A budget that is exceeded already may be raised by less than it lacks.
     if budget.epsilon > account.budgets[-1].epsilon and any(
@@ -206,7 +206,7 @@ def check_change(
     if not all(_keeps(account, budget, path) for path in account.paths):
         raise InputError(
             f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "
-            f"{account.name!r}, epsilon {epsilon_text(budget.epsilon_of(account.charged))}: choose at least that"
+            f"{account.name!r}, epsilon {epsilon_text(budget.epsilon_of(account.charged))}. Choose at least that."
         )
 
 
@@ -215,21 +215,21 @@ def _factor(account: Account, request: SpendingRequest) -> int:
     if request.data_set is not None and request.data_set != account.data_set:
         raise InputError(
             f"study {request.name!r} is about data set {request.data_set!r}, account {account.name!r} about "
-            f"{account.data_set!r}: use the account of that data set"
+            f"{account.data_set!r}. Use the account of that data set."
         )
     if request.members is not None:
         require_members(request.members)
     # What hides a whole party hides each of its persons, and what hides a person each of its records; not the other way round.
     if _HIDES[account.unit] > _HIDES[request.unit] and request.members is None:
         raise InputError(
-            f"study {request.name!r} protects one {request.unit}, account {account.name!r} counts per {account.unit}: "
-            f"use an account that counts per {request.unit}, or say how many {request.unit}s change together, the most of one "
-            f"{account.unit}"
+            f"study {request.name!r} protects one {request.unit}, account {account.name!r} counts per {account.unit}. "
+            f"Use an account that counts per {request.unit}, or say how many {request.unit}s change together, the most of one "
+            f"{account.unit}."
         )
     if account.relation == Neighbouring.ADD_REMOVE and request.relation != Neighbouring.ADD_REMOVE:
         raise InputError(
             f"study {request.name!r} protects against {request.relation}, account {account.name!r} counts {account.relation}: "
-            f"nothing follows from the one for the other, use an account that counts {request.relation}"
+            f"nothing follows from the one for the other. Use an account that counts {request.relation}."
         )
     twice = account.relation == Neighbouring.REPLACEMENT and request.relation == Neighbouring.ADD_REMOVE
     return (request.members or 1) * (2 if twice else 1)
@@ -246,13 +246,13 @@ def _no_room(
         return InputError(
             f"study {request.name!r} may fail with {float(charge.additive(budget.epsilon)):.3g} of delta (rare events, sampler), "
             f"account {account.name!r} has {others.remaining_additive_delta:.3g} left of the {budget.additive_delta:.3g} that it "
-            f"keeps for that: agree on a study that needs less, or set the budget with {command} --budget EPSILON DELTA"
+            f"keeps for that. Agree on a study that needs less, or set the budget with {command} --budget EPSILON DELTA."
         )
     needed, left = epsilon_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
     return InputError(
         f"study {request.name!r} asks for epsilon {needed} at delta {budget.delta:g} but account {account.name!r} has epsilon "
-        f"{left} left of {budget.epsilon:g}: agree on a study that costs less, or raise the budget with {command} "
-        "--budget EPSILON DELTA"
+        f"{left} left of {budget.epsilon:g}. Agree on a study that costs less, or raise the budget with {command} "
+        "--budget EPSILON DELTA."
     )
 
 
@@ -273,14 +273,14 @@ def bind(database: LedgerDatabase, study: str, content: bytes) -> None:
     """Remember the one thing that leaves for a study. Raises :class:`InputError` for another one, or if all was given back."""
     if was_given_back(database, study):
         raise InputError(
-            f"study {study} was given back in ledger {database.path}, since nothing of it would ever leave: the party's store is "
-            "an older copy, it must not be restored"
+            f"study {study} was given back in ledger {database.path}, since nothing of it would ever leave. Use the "
+            "party's own store, this is an older copy."
         )
     bound = _fact(database, f"bound {study}")
     if bound is not None and bound != content:
         raise InputError(
-            f"ledger {database.path} knows another contribution of this party to this study: each party contributes once, a "
-            "correction is a new study, charged anew"
+            f"ledger {database.path} knows another contribution of this party to this study. Make a new study for a "
+            "correction, it is charged anew."
         )
     database.change(_KEEP, f"bound {study}", content)
 

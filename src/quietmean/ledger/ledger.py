@@ -100,7 +100,7 @@ class Ledger:
         smaller budget than what is charged to the account already.
         """
         if not name.strip():
-            raise InputError("an account without a name cannot be found again: give it one")
+            raise InputError("an account without a name cannot be found again. Give it one.")
         budget = Budget.of(epsilon, delta, _stamp(when))
         with self._database.transaction("IMMEDIATE"):
             if self._row_of(name) is None:
@@ -146,11 +146,11 @@ class Ledger:
         Raises :class:`InputError` for an account that is not frozen, or an empty reason.
         """
         if not reason.strip():
-            raise InputError("a freeze is lifted for a reason only: say what was found out")
+            raise InputError("a freeze is lifted for a reason only. Say what was found out.")
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
             if self._required_account(name).frozen is None:
-                raise InputError(f"account {name!r} is not frozen: there is nothing to lift")
+                raise InputError(f"account {name!r} is not frozen. Leave lift out.")
             self._database.change(
                 "UPDATE freeze SET lifted_at = ?, lifted_reason = ? WHERE account = ? AND lifted_at IS NULL", stamp, reason, name
             )
@@ -394,8 +394,8 @@ class Ledger:
                 ", ".join(repr(account) for (account,) in self._database.rows("SELECT name FROM account ORDER BY name")) or "none"
             )
             raise InputError(
-                f"account {name!r} is not in ledger {self._path} (it has {accounts}): name one of them, or make it with "
-                f"{self._command(name)} --budget EPSILON DELTA"
+                f"account {name!r} is not in ledger {self._path} (it has {accounts}). Name one of them, or make it with "
+                f"{self._command(name)} --budget EPSILON DELTA."
             )
         return self._account(name)
 
@@ -405,8 +405,8 @@ class Ledger:
         )
         if twin is not None:
             raise InputError(
-                f"data set {data_set!r} has a budget per {unit} under {relation} already, account {twin[0]!r}: use that one, as "
-                "two accounts for one data set would be two budgets"
+                f"data set {data_set!r} has a budget per {unit} under {relation} already, account {twin[0]!r}. Use that one, as "
+                "two accounts for one data set would be two budgets."
             )
         self._database.change(
             "INSERT INTO account (name, unit, data_set, relation, refund) VALUES (?, ?, ?, ?, ?)",

@@ -249,7 +249,7 @@ class Whose:
         Raises :class:`InputError` where others have no room.
         """
         if len(np.setdiff1d(self.silent, silent)):
-            raise InputError("another study was charged to this ledger at the same moment: give the same command again")
+            raise InputError("another study was charged to this ledger at the same moment. Give the same command again.")
         known = [(group, np.setdiff1d(present, silent)) for group, present in self.known]
         return Whose([each for each in known if len(each[1])], np.setdiff1d(self.fresh, silent), silent)
 
@@ -363,8 +363,8 @@ def guests_in(
         whose = persons.whose(payer, request, stamp, "quietmean site budget")
         if len(whose.silent):
             raise InputError(
-                f"study {request.name!r} does not say whose data they are. Persons of account {payer.name!r} have no room in "
-                "another account: name the column of persons, or another account"
+                f"study {request.name!r} does not say whose data they are, and account {payer.name!r} has the "
+                "persons. Name the column of persons, or another account."
             )
         others = [(group, present) for group, present in whose.known if group.account != payer.name]
         found.append((persons, Whose(others, _NOBODY, _NOBODY)))

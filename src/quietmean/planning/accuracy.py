@@ -233,7 +233,7 @@ def worst_mu(target: Target, protocol: Mechanism, seed: Seed, dropouts: float) -
     worst = max(bound.upper for bound in bounds)
     if not np.isfinite(worst):
         raise InputError(
-            f"with {target.parties} parties and {target.colluding} colluding some value would be disclosed: take more rounds"
+            f"with {target.parties} parties and {target.colluding} colluding some value would be disclosed. Take more rounds."
         )
     return worst
 

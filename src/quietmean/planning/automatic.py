@@ -73,7 +73,7 @@ def require_epsilon(target: Target) -> None:
     """Raises :class:`InputError` for a target in nats: what is not differential privacy is never chosen automatically."""
     if target.nats is not None:
         raise InputError(
-            "a protocol that is chosen automatically keeps a target in epsilon, none in nats: name adqsp, or give epsilon"
+            "a protocol that is chosen automatically keeps a target in epsilon, none in nats. Name adqsp, or give epsilon."
         )
 
 
@@ -105,9 +105,9 @@ def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
     if not within_target:
         first = ranked[0].plan
         raise InputError(
-            f"protocol {first.protocol.name} is left, {first.above_target}, and such a plan is never chosen automatically: name "
+            f"protocol {first.protocol.name} is left, {first.above_target}, and such a plan is never chosen automatically. Name "
             f"it with {named('protocol', first.protocol.name)}, or ask for something else; {PREFERRED} cannot be taken: "
-            f"{against}"
+            f"{against}."
         )
     return within_target
 
@@ -119,7 +119,7 @@ def _with_options(options: Mapping[str, Any]) -> list[str]:
     configured(names, options)
     capable = [name for name in names if set(options) <= options_of(get_protocol(name)).keys()]
     if not capable:
-        raise InputError(f"no protocol has all of the options {', '.join(sorted(options))}: leave some out")
+        raise InputError(f"no protocol has all of the options {', '.join(sorted(options))}. Leave some out.")
     return capable
 
 
@@ -304,8 +304,8 @@ def propose(plan: Plan, committee: Committee = USUAL, *, one_message: bool = Fal
     over = own / way.mse * way.over_central
     return (
         f"{why}: a {way.name} would open one file of each with {way.over_central:.3g} times the mean squared error of a trusted "
-        f"curator, where {plan.protocol.name} has {over:.3g} times; {way.against} may collude then: ask for it with "
-        f"--committee {committee.members}"
+        f"curator, where {plan.protocol.name} has {over:.3g} times; {way.against} may collude then. Ask for it with "
+        f"--committee {committee.members}."
     )
 
 
@@ -326,7 +326,7 @@ def _by_peers(ranking: Ranking, target: Target) -> _Planned:
     usual = next((other for other in ranking if other.plan.protocol.name == PREFERRED), None)
     candidate = usual or next((other for other in ranking if not other.plan.protocol.traits.by_file), None)
     if candidate is None:
-        raise InputError("no peer-to-peer protocol keeps this target")
+        raise InputError("no peer-to-peer protocol keeps this target. Choose a larger epsilon, or fewer colluding parties.")
     steps = f"online together for {count_of(candidate.rounds, 'round')}"
     return candidate, f"any {target.colluding} of the {target.parties} sites", steps
 
@@ -346,6 +346,6 @@ def _by_file(ranking: Ranking, target: Target) -> _Planned:
 
     candidate = next((other for other in ranking if stands_alone(other)), None)
     if candidate is None:
-        raise InputError("no protocol by file keeps this target")
+        raise InputError("no protocol by file keeps this target. Choose a larger epsilon, or fewer colluding parties.")
     alone = candidate.plan.protocol.name == "local-dp"
     return candidate, "all others" if alone else f"any {target.colluding} of the {target.parties} sites", "1 file"

@@ -142,7 +142,7 @@ def calibrate(
     if trials is not None and protocol.TRAITS.gate is not None:
         require_foreseen(target)
     if target.nats is not None and not protocol.traits.keeps_nats:
-        raise InputError(f"protocol {protocol.name} keeps a target in epsilon, none in nats: name adqsp, or give epsilon")
+        raise InputError(f"protocol {protocol.name} keeps a target in epsilon, none in nats. Name adqsp, or give epsilon.")
 
     def planned(goal: Target) -> Plan:
         return _calibrated(goal, protocol, calibration, dissemination, executions, (trials, max_messages), seed)
@@ -158,7 +158,7 @@ def refuse_levels(protocol: Mechanism) -> None:
     for name, parameter in parameters_of(type(protocol)).items():
         value = getattr(protocol, name)
         if not parameter.option and value is not OPEN and value != parameter.default:
-            raise InputError(f"{parameter.key} is given, but calibration chooses it: leave it out")
+            raise InputError(f"{parameter.key} is given, but calibration chooses it. Leave it out.")
 
 
 def _calibrated(
@@ -238,12 +238,12 @@ def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:
     powers = range(math.floor(math.log10(target.delta)) + 1, _LARGEST_POWER + 1)
     index = bisect.bisect_left(powers, True, key=lambda power: keeps(replace(target, delta=10.0**power)))
     if index < len(powers):
-        raise InputError(f"{text}: choose a delta of at least 1e{powers[index]}")
+        raise InputError(f"{text}. Choose a delta of at least 1e{powers[index]}.")
     halves = range(1, _MOST_HALVES + 1)
     half = bisect.bisect_left(halves, True, key=lambda times: keeps(replace(target, epsilon=target.epsilon / 2**times)))
     if half < len(halves):
-        raise InputError(f"{text}: choose an epsilon of at most {target.epsilon / 2 ** halves[half]:g}, or a larger delta")
-    raise InputError(f"{text}: choose a larger delta, or another protocol")
+        raise InputError(f"{text}. Choose an epsilon of at most {target.epsilon / 2 ** halves[half]:g}, or a larger delta.")
+    raise InputError(f"{text}. Choose a larger delta, or another protocol.")
 
 
 def _is_kept(plan: Plan) -> bool:
@@ -279,7 +279,7 @@ def _passing(target: Target, template: Mechanism, levels: ChosenLevels, trials: 
         levels = replace(levels, star=round_up(levels.star * excess), delta=round_up(levels.delta * excess))
     raise InputError(
         f"with {target.parties} parties, {target.colluding} colluding and dropouts {target.dropouts:g} no noise was found with "
-        "which the release is safe against every coalition: take more rounds or neighbours, or fewer colluders"
+        "which the release is safe against every coalition. Take more rounds or neighbours, or fewer colluders."
     )
 
 

@@ -181,7 +181,7 @@ def rank(
     chosen = general_protocols(server) if protocols is None else protocols
     values = [configure(choice) if isinstance(choice, str) else choice for choice in chosen]
     if not values:
-        raise InputError(f"no protocol is left to choose from: name one with {named('protocol')}")
+        raise InputError(f"no protocol is left to choose from. Name one with {named('protocol')}.")
     if not (no_privacy and any(not is_private(protocol) for protocol in values)):
         for protocol in values:
             require_privacy(protocol, no_privacy)
@@ -191,7 +191,7 @@ def rank(
         cost = protocol.traits.planning_cost.too_much(target.parties)
         if not by_name and cost:
             left_out.append(f"{protocol.name} (about {cost})")
-            refusals.append(InputError(f"a plan of {protocol.name} takes about {cost}: name it to have one"))
+            refusals.append(InputError(f"a plan of {protocol.name} takes about {cost}. Name it to have one."))
             continue
         try:
             plan = calibrate(target, protocol, calibration=calibration, trials=trials, max_messages=max_messages)
@@ -238,7 +238,7 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     for name in options:
         if name not in option_names:
             near, listed = nearest(name, option_names), ", ".join(sorted(option_names))
-            raise InputError(f"none of the protocols to choose from has an option {name!r}{near}: they have {listed}")
+            raise InputError(f"none of the protocols to choose from has an option {name!r}{near}. Choose of {listed}.")
     all_options = {**(offered or {}), **options}
     return [
         configure(name, {key: all_options[key] for key in all_options if key in options_of(kind)})
@@ -250,7 +250,7 @@ def _affordable(candidate: Candidate, max_messages: int | None) -> Candidate:
     if max_messages is not None and candidate.mixing > max_messages:
         name = candidate.plan.protocol.name
         raise InputError(
-            f"max_messages is {max_messages}, and {name} needs {candidate.mixing:.1f} a party: allow more or leave it out"
+            f"max_messages is {max_messages}, and {name} needs {candidate.mixing:.1f} a party. Allow more or leave it out."
         )
     return candidate
 

@@ -304,8 +304,8 @@ class GateRecord:
         for name, holds in same.items():
             if not holds:
                 raise InputError(
-                    f"the receipt's gate does not fit its history: {name} is not what follows from it; take the receipt as it "
-                    "was written"
+                    f"the receipt's gate does not fit its history: {name} is not what follows from it. Take the receipt as it "
+                    "was written."
                 )
 
 

@@ -227,8 +227,8 @@ def require_possible(
     """
     if why := _impossible(plan, execution, opened, never_negative):
         raise ImpossibleResult(
-            f"a result that cannot be: {why}; at least one party released something else than it should, so nothing is shown as "
-            "an estimate",
+            f"a result that cannot be: {why}. At least one party released something else than it should, so nothing "
+            "is shown as an estimate.",
             execution,
         )
 

@@ -215,7 +215,7 @@ def choose_levels(
     exact = calibration == CalibrationMethod.EXACT
     if not exact and target.epsilon >= 1:
         raise InputError(
-            f"calibration {calibration} uses a constant that is void for epsilon >= 1 ({target.epsilon:g}): use exact"
+            f"calibration {calibration} uses a constant that is void for epsilon >= 1 ({target.epsilon:g}). Use exact."
         )
     budget = mu_of_budget if exact else classical_mu
     largest_mu = budget(target.epsilon, target.delta) / target.sensitivity
@@ -233,7 +233,7 @@ def choose_levels(
     if not np.isfinite(needed):
         raise InputError(
             f"with {target.parties} parties, {target.colluding} colluding and dropouts {target.dropouts:g} some execution "
-            "cannot be hidden at the papers' sigma_star: take more rounds or calibration exact"
+            "cannot be hidden at the papers' sigma_star. Take more rounds or calibration exact."
         )
     return round_up(star), round_up(needed)
 

@@ -70,7 +70,7 @@ class Admitted:
     def require_of(self, plan: Plan) -> None:
         """Raises :class:`InputError` where another plan admitted it, whose domain and grid may be others."""
         if self.plan is not plan and self.plan.digest != plan.digest:
-            raise InputError("another plan has admitted this vector: let the plan of the study do so")
+            raise InputError("another plan has admitted this vector. Let the plan of the study do so.")
 
     def wipe(self) -> None:
         """Overwrite the vector with zeros, and let go of its memory: from now on it is a zero that is repeated."""
@@ -106,14 +106,14 @@ class Plan:
         # What is left open is filled as a reader of the plan's file fills it: both have one digest.
         object.__setattr__(self, "protocol", self.protocol.resolved(self.target.parties))
         if self.gated and self.protocol.TRAITS.gate is None:
-            raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
+            raise InputError(f"protocol {self.protocol.name} has no gate before its release. Leave gated out.")
         require_promise_if_read(self.protocol, self.target.eavesdropping)
         if self.gated:
             require_foreseen(self.target)
         if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.traits.hides_counts:
             raise InputError(
-                f"protocol {self.protocol.name} bounds a value by the public number of its records, but counts are private: name "
-                "another, such as packed-sharing, or let count be public"
+                f"protocol {self.protocol.name} bounds a value by the public number of its records, but counts are private. Name "
+                "another, such as packed-sharing, or let count be public."
             )
         if self.domain is None:
             return
@@ -121,11 +121,11 @@ class Plan:
         if not is_private(self.protocol):
             return
         if self.domain.size != self.target.dimension:
-            raise InputError(f"the domain has {self.domain.size} coordinates, the plan {self.target.dimension}: make them agree")
+            raise InputError(f"the domain has {self.domain.size} coordinates, the plan {self.target.dimension}. Make them agree.")
         if self.domain.diameter > self.target.sensitivity * (1 + _ROUNDING):
             raise InputError(
-                f"the domain has a diameter of {self.domain.diameter:g}, more than the sensitivity {self.target.sensitivity:g}: "
-                "plan for the sensitivity of the domain, or choose a smaller one"
+                f"the domain has a diameter of {self.domain.diameter:g}, more than the sensitivity {self.target.sensitivity:g}. "
+                "Plan for the sensitivity of the domain, or choose a smaller one."
             )
 
     def _require_region(self, domain: InputDomain) -> None:
@@ -133,7 +133,7 @@ class Plan:
         name = self.protocol.name
         if self.protocol.traits.domain != ANY_DOMAIN:
             raise InputError(
-                f"protocol {name} takes {self.protocol.traits.domain} only, and the domain has others: name another protocol"
+                f"protocol {name} takes {self.protocol.traits.domain} only, and the domain has others. Name another protocol."
             )
         region = self._inputs.region(self.protocol, self.target, 1.0)
         if region is not None and not region.contains(domain):
@@ -141,13 +141,13 @@ class Plan:
             options = ", ".join(places) or "none of this protocol"
             if isinstance(region, Ball):
                 least = f"{round_up(domain.farthest(region.centre)):g}"
-                held = f"the domain reaches to {least}: leave out {options}, choose {least} at least"
+                held = f"the domain reaches to {least}. Leave out {options}, choose {least} at least"
             else:
                 held = (
-                    f"the domain reaches beyond that, with coordinates from {domain.low:g} to {domain.high:g}: leave out the "
-                    f"options that say where values lie ({options})"
+                    f"the domain reaches beyond that, with coordinates from {domain.low:g} to {domain.high:g}. Leave "
+                    f"out the options that say where values lie ({options})"
                 )
-            raise InputError(f"protocol {name} holds {region.text}, but {held}, or name another protocol")
+            raise InputError(f"protocol {name} holds {region.text}, but {held}, or name another protocol.")
 
     @property
     def _inputs(self) -> AcceptedValues:
@@ -176,7 +176,7 @@ class Plan:
         what :meth:`require_rounded` refuses; never because of a value.
         """
         if not (np.isfinite(weight) and (weight > 0 or (weight == 0 and self.target.unit.within_party))):
-            raise InputError(f"weight is {weight:g}: choose a finite number > 0, or 0 for a party without records")
+            raise InputError(f"weight is {weight:g}. Choose a finite number > 0, or 0 for a party without records.")
         moved = self._moved(value, weight)
         if wipe and moved is not value:
             value.fill(0.0)
@@ -185,7 +185,7 @@ class Plan:
     def _moved(self, value: Vector, weight: float) -> Vector:
         if value.shape != (self.target.dimension,):
             raise InputError(
-                f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates: correct it"
+                f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates. Correct it."
             )
         scale, domain = self._units(weight), self.input_domain
         # The room is that of the domain, not of the value: whether a study goes on does not depend on private data.
@@ -206,7 +206,7 @@ class Plan:
         """Raises :class:`InputError` where the vector of a party of that public weight may have no room."""
         units, domain = self._units(weight), self.input_domain
         if weight == 0 and self.protocol.traits.needs_records:
-            raise InputError("this party has no record, and the study needs at least one of each: take no part")
+            raise InputError("this party has no record, and the study needs at least one of each. Take no part.")
         check_weight(weight, self.protocol.traits.largest_weight)
         self._inputs.check(self.protocol, np.full(1, units * domain.largest))
         # The sum over no units has room anywhere.
@@ -214,7 +214,7 @@ class Plan:
         if region is not None and not region.contains(domain.times(units)):
             raise InputError(
                 f"protocol {self.protocol.name} holds {region.text} of a party of weight {weight:g}, but its vector may reach "
-                f"from {units * domain.low:g} to {units * domain.high:g}: give it weight 1, or name another protocol"
+                f"from {units * domain.low:g} to {units * domain.high:g}. Give it weight 1, or name another protocol."
             )
 
     def _units(self, weight: float) -> float:
@@ -270,10 +270,10 @@ class Plan:
         """The inverse of :meth:`to_json`. Raises :class:`InputError` for another version, and a missing or unknown field."""
         require_version(raw.get("format"), FORMAT, "the plan")
         if raw.get("format") != FORMAT:
-            raise InputError("this is not a plan of this version: make one with quietmean plan")
+            raise InputError("this is not a plan of this version. Make one with quietmean plan.")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
-                raise InputError(f"field {name!r} of the plan is missing or no object: make a new plan with quietmean plan")
+                raise InputError(f"field {name!r} of the plan is missing or no object. Make a new plan with quietmean plan.")
         fields = ("format", "protocol", "target", "parameters", "dissemination", "prediction", "context", "domain", "gated")
         refuse_unknown("a plan", raw, fields)
         target = Target.parse(raw["target"])
@@ -366,8 +366,8 @@ class Plan:
         if self.target.nats is None and self.above_target is not None and not a_priori_above_target:
             promising = self.protocol.traits.promising_options
             raise InputError(
-                f"{self.above_target}: choose another protocol, or options of it that promise the target"
-                f"{promising and f' ({promising})'}, or accept it with {named('a-priori-above-target', 'True')}"
+                f"{self.above_target}. Choose another protocol, or options of it that promise the target"
+                f"{promising and f' ({promising})'}, or accept it with {named('a-priori-above-target', 'True')}."
             )
 
     @property
@@ -398,8 +398,8 @@ class Plan:
         # A vector that is not finite, or too large for the grid, lies outside every domain.
         if not on_grid(value[np.abs(value) < LARGEST_UNITS * step], step):
             raise InputError(
-                f"the vector is not a multiple of {step:g}, the plan's grid: round each record to it before they are added "
-                "up (towards the centre of its domain), or protect whole parties with unit party"
+                f"the vector is not a multiple of {step:g}, the plan's grid. Round each record to it before adding "
+                "up (towards the centre of its domain), or protect unit party."
             )
 
     def schedule(self, seed: Seed) -> Schedule:
@@ -446,5 +446,5 @@ def require_foreseen(target: Target) -> None:
     if is_random(target.eavesdropping):
         raise InputError(
             f"no gate can keep a target where each message is read with a chance of {target.eavesdropping:g}, since nobody knows "
-            "which: plan without gate and trials, or with eavesdropping all-after-first"
+            "which. Plan without gate and trials, or with eavesdropping all-after-first."
         )

@@ -54,7 +54,7 @@ class Adversary:
         Raises :class:`InputError` unless 0 <= ``fraction`` <= 1.
         """
         if not 0 <= fraction <= 1:
-            raise InputError(f"observe-fraction is {fraction:g}: choose 0 to 1, the chance that a message is seen")
+            raise InputError(f"observe-fraction is {fraction:g}. Choose 0 to 1, the chance that a message is seen.")
         sent = np.nonzero((transcript.message_round > 0) & ~transcript.released)[0]
         sent = sent[_by_creation(transcript.sender[sent], transcript.message_round[sent])]
         chosen = sent[BitStream(seed.derive("eavesdropper")).uniform(sent.size) < fraction]
@@ -65,7 +65,7 @@ class Adversary:
         """The honest ones of all ``parties``, in order. Raises :class:`InputError` if a corrupt party does not exist."""
         unknown = [party for party in self.corrupt if not 0 <= party < parties]
         if unknown:
-            raise InputError(f"corrupt party {min(unknown)} does not exist: parties are numbered 0..{parties - 1}")
+            raise InputError(f"corrupt party {min(unknown)} does not exist. Choose one of 0..{parties - 1}.")
         return [party for party in range(parties) if party not in self.corrupt]
 
     def view(self, transcript: Transcript) -> View:
@@ -79,7 +79,7 @@ class Adversary:
         messages = transcript.released | (transcript.message_known @ members.astype(np.int64) > 0)
         for party, time in self.observed:
             if not 0 <= party < transcript.parties or time < 0:
-                raise InputError(f"observed message [{party}, {time}] does not exist: name [party, round]")
+                raise InputError(f"observed message [{party}, {time}] does not exist. Name [party, round].")
             messages[transcript.find(party, time)] = True
         return View(messages, transcript.noise_known @ members.astype(np.int64) > 0, members)
 

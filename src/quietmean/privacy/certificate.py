@@ -196,7 +196,7 @@ class Certificate(Tabular):
     def epsilon_of(self, party: PartyId) -> float:
         """Epsilon of one honest party. Raises :class:`InputError` if it is corrupt."""
         if party not in self.honest:
-            raise InputError(f"party {party} is not an honest party of this certificate: choose an honest one")
+            raise InputError(f"party {party} is not an honest party of this certificate. Choose an honest one.")
         return self.terms.epsilon(float(self.mu_upper[self.honest.index(party)]))
 
     def delta_at(self, epsilon: float) -> Array:
@@ -211,8 +211,8 @@ class Certificate(Tabular):
         """
         if not self.information.exact:
             raise InputError(
-                "mutual information is known where the view is solved exactly, and this certificate's is bounded only: leave "
-                "prior-sd out"
+                "mutual information is known where the view is solved exactly, and this certificate's is bounded only. Leave "
+                "prior-sd out."
             )
         return self.terms.conversion.nats(self.adversary, self.honest, self.information, prior_sd)
 
@@ -220,8 +220,8 @@ class Certificate(Tabular):
         """What ``quietmean verify receipt`` says of an adversary. Raises :class:`InputError` for what an upper bound lacks."""
         if self.numbers != EXACT and matrix:
             raise InputError(
-                "the information matrix is that of Gaussian noise in an exact certificate, and this one is an upper bound: leave "
-                "matrix out"
+                "the information matrix is that of Gaussian noise in an exact certificate, and this one is an upper bound. Leave "
+                "matrix out."
             )
         document: dict[str, Any] = {
             **self.terms.a_priori_json(self.a_priori),

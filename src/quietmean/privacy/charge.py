@@ -45,7 +45,7 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
     Raises :class:`InputError` for a negative rho or unless 0 < delta < 1.
     """
     if not rho >= 0:
-        raise InputError(f"rho is {rho:g}: choose a number >= 0")
+        raise InputError(f"rho is {rho:g}. Choose a number >= 0.")
     require_delta(delta)
     if rho == 0.0 or math.isinf(rho):
         return rho
@@ -93,7 +93,7 @@ class Charge:
         check_mu(self.mu)
         for name, chance in (("beta", self.beta), ("tv", self.tv)):
             if not 0 <= chance <= 1:
-                raise InputError(f"{name} is {chance:g}: choose a number between 0 and 1")
+                raise InputError(f"{name} is {chance:g}. Choose a number between 0 and 1.")
 
     @classmethod
     def of_mechanism(cls, epsilon: float, delta: float = 0.0, *, members: int = 1) -> Self:
@@ -105,10 +105,10 @@ class Charge:
         is not finite and >= 0, a delta outside 0..1, or fewer members than 1.
         """
         if not (math.isfinite(epsilon) and epsilon >= 0):
-            raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
+            raise InputError(f"epsilon is {epsilon:g}. Choose a finite number >= 0.")
         require_members(members)
         if not 0 <= delta <= 1:
-            raise InputError(f"delta is {delta:g}: choose a number between 0 and 1")
+            raise InputError(f"delta is {delta:g}. Choose a number between 0 and 1.")
         return cls(_mu_of_pure(members * epsilon), _group_delta(epsilon, delta, members))
 
     @classmethod
@@ -186,8 +186,8 @@ class Charge:
             return self
         if self.beta and epsilon is None:
             raise InputError(
-                f"a beta of {self.beta:g} is about one change, not about {members} at once: charge a study without such an "
-                "event, or one whose unit is the group"
+                f"a beta of {self.beta:g} is about one change, not about {members} at once. Charge a study without such an "
+                "event, or one whose unit is the group."
             )
         beta = 0.0 if not self.beta or epsilon is None else _group_delta(epsilon / members, self.beta, members)
         return Charge(group_mu(self.mu, members), beta, self.tv)
@@ -207,7 +207,7 @@ def compose(charges: Iterable[Charge]) -> Charge:
 def additive_delta(charges: Iterable[Charge], epsilon: float) -> Fraction:
     """sum beta + (1 + e^epsilon) sum tv: an upper bound, at most 1. Raises :class:`InputError` unless epsilon is finite, >= 0."""
     if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
+        raise InputError(f"epsilon is {epsilon:g}. Choose a finite number >= 0.")
     listed = list(charges)
     beta, tv = exact_sum(charge.beta for charge in listed), exact_sum(charge.tv for charge in listed)
     if not tv:
@@ -253,5 +253,5 @@ def _group_delta(epsilon: float, delta: float, members: int) -> float:
 def require_members(members: int) -> None:
     """Raises :class:`InputError` unless this number of units can change together."""
     if members < 1:
-        raise InputError(f"a group of {members} is none: choose a whole number >= 1")
+        raise InputError(f"a group of {members} is none. Choose a whole number >= 1.")
     require_usual("group", members)

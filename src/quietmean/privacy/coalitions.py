@@ -70,7 +70,7 @@ class Effort:
 
     def __post_init__(self) -> None:
         if not self.seconds >= 0:
-            raise InputError(f"effort is {self.seconds:g}: choose seconds of one core, 0 or more")
+            raise InputError(f"effort is {self.seconds:g}. Choose seconds of one core, 0 or more.")
         Workers(self.workers)
 
 
@@ -119,9 +119,9 @@ def require_honest(size: int, parties: int, trusted: frozenset[PartyId]) -> list
     """The parties that may collude. Raises :class:`InputError` for so many of them that nobody honest is left."""
     able = _able(parties, trusted)
     if size < 0:
-        raise InputError(f"{size} parties colluding is impossible: choose 0..{min(parties - 1, len(able))}")
+        raise InputError(f"{size} parties colluding is impossible. Choose 0..{min(parties - 1, len(able))}.")
     if size >= parties or size > len(able):
-        raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
+        raise InputError(f"{size} of {parties} parties colluding leaves nobody honest. Choose 0..{min(parties - 1, len(able))}.")
     return able
 
 

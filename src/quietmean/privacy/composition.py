@@ -150,7 +150,7 @@ def renyi_epsilon(mu: float, order: float) -> float:
     """
     check_mu(mu)
     if not (math.isfinite(order) and order > 1):
-        raise InputError(f"the order of a Renyi divergence is {order:g}: choose a finite number > 1")
+        raise InputError(f"the order of a Renyi divergence is {order:g}. Choose a finite number > 1.")
     return order * mu * mu / 2 * (1 + _ROUNDING)
 
 
@@ -206,13 +206,13 @@ def mu_of_errors(type_one: float, type_two: float) -> float:
 
 def _check_error(name: str, rate: float) -> None:
     if not 0 <= rate <= 1:
-        raise InputError(f"{name} is {rate:g}: a rate lies between 0 and 1")
+        raise InputError(f"{name} is {rate:g}. Choose a rate between 0 and 1.")
 
 
 def check_mu(mu: float) -> None:
     """Raises :class:`InputError` unless mu >= 0; infinity is allowed."""
     if not mu >= 0:
-        raise InputError(f"mu is {mu:g}: choose a number >= 0")
+        raise InputError(f"mu is {mu:g}. Choose a number >= 0.")
 
 
 # --- several units -----------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def group_mu(mu: float, members: int) -> float:
     """
     check_mu(mu)
     if members < 0:
-        raise InputError(f"a group of {members} is none: choose a whole number >= 0")
+        raise InputError(f"a group of {members} is none. Choose a whole number >= 0.")
     return 0.0 if members == 0 else members * mu * (1 + _ROUNDING)
 
 
@@ -245,9 +245,9 @@ def set_mu(information: InformationMatrix, members: Collection[PartyId], sensiti
     """
     block, disclosed = _block(information, members)
     if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise InputError(f"sensitivity is {sensitivity:g}: choose a finite number > 0")
+        raise InputError(f"sensitivity is {sensitivity:g}. Choose a finite number > 0.")
     if dimension < 1:
-        raise InputError(f"dimension is {dimension}: a value has at least 1 coordinate")
+        raise InputError(f"dimension is {dimension}. Choose 1 or more.")
     if not len(block):
         return Bound.exact(0.0)
     if disclosed:
@@ -267,7 +267,7 @@ def _block(information: InformationMatrix, members: Collection[PartyId]) -> tupl
     chosen = sorted(set(members))
     corrupt = sorted(set(chosen) - set(information.honest))
     if corrupt:
-        raise InputError(f"party {corrupt[0]} is not honest here: choose members of {list(information.honest)}")
+        raise InputError(f"party {corrupt[0]} is not honest here. Choose members of {list(information.honest)}.")
     places = [information.honest.index(party) for party in chosen]
     disclosed = bool((np.abs(information.disclosed[:, places]) > _INVOLVED).any())
     return information.finite[np.ix_(places, places)], disclosed

@@ -86,6 +86,6 @@ def _mills_slope(x: Array) -> Array:
 def check_budget(epsilon: float | None = None, delta: float | None = None) -> None:
     """Raises :class:`InputError` unless epsilon, if given, is finite and >= 0, and delta, if given, is between 0 and 1."""
     if epsilon is not None and not (np.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
+        raise InputError(f"epsilon is {epsilon:g}. Choose a finite number >= 0.")
     if delta is not None and not 0 < delta < 1:
-        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1")
+        raise InputError(f"delta is {delta:g}. Choose 0 < delta < 1.")

@@ -193,8 +193,8 @@ class LossConversion:
         """
         if self.kind != EXACT:
             raise InputError(
-                "no bound of mutual information is known for what this protocol draws: leave prior-sd out, or certify a run of "
-                "consensus"
+                "no bound of mutual information is known for what this protocol draws. Leave prior-sd out, or certify a run of "
+                "consensus."
             )
         return information.mutual_information(prior_sd)
 

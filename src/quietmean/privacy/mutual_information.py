@@ -43,7 +43,7 @@ def of_sum(parties: int) -> float:
     No protocol that computes the sum exactly reveals less. Raises :class:`InputError` for less than one party.
     """
     if parties < 1:
-        raise InputError(f"a sum of {parties} values is none: give at least 1")
+        raise InputError(f"a sum of {parties} values is none. Give at least 1.")
     return math.inf if parties == 1 else 0.5 * math.log(parties / (parties - 1))
 
 
@@ -66,7 +66,7 @@ def of_equal_intervals(entropy: float, width: float, messages: int) -> float:
     limit. Raises :class:`InputError` for less than one message.
     """
     if messages < 1:
-        raise InputError(f"{messages} messages reveal nothing that this law describes: give at least 1")
+        raise InputError(f"{messages} messages reveal nothing that this law describes. Give at least 1.")
     return float(entropy - math.log(width) + (1.0 / np.arange(1, messages + 1)).sum() - 1.0)
 
 
@@ -78,4 +78,4 @@ def gaussian_entropy(prior_sd: float) -> float:
 
 def _check(prior_sd: float) -> None:
     if not (math.isfinite(prior_sd) and prior_sd > 0):
-        raise InputError(f"prior standard deviation is {prior_sd:g}: it is a finite number > 0")
+        raise InputError(f"prior standard deviation is {prior_sd:g}. Choose a finite number > 0.")

@@ -59,7 +59,7 @@ def _aliases() -> dict[str, tuple[str, Mapping[str, Any]]]:
     for kind in registry().values():
         for alias, options in kind.TRAITS.aliases.items():
             if alias in registry() or alias in aliases:
-                raise InputError(f"protocol {kind.name!r} has the other name {alias!r}, which is taken: leave it out")
+                raise InputError(f"protocol {kind.name!r} has the other name {alias!r}, which is taken. Leave it out.")
             aliases[alias] = kind.name, options
     return aliases
 
@@ -72,7 +72,7 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     own, implied = _aliases().get(name, (name, {}))
     for key, value in implied.items():
         if options.get(key, value) != value:
-            raise InputError(f"{name} is {own} with {key} {value:g}, and {key} is {options[key]!r}: leave it out, or name {own}")
+            raise InputError(f"{name} is {own} with {key} {value:g}, and {key} is {options[key]!r}. Leave it out, or name {own}.")
     return own, {**options, **implied}
 
 
@@ -93,6 +93,6 @@ def configure(name: str, options: Mapping[str, Any] | None = None) -> Mechanism:
     kind, (_, chosen) = get_protocol(name), resolve(name, options or {})
     known = options_of(kind)
     for unknown in chosen.keys() - known.keys():
-        listed = ", ".join(sorted(known)) or "none"
-        raise InputError(f"protocol {kind.name} has no option {unknown!r}{nearest(unknown, known)}: it has {listed}")
+        way = f"Choose one of {', '.join(sorted(known))}" if known else "Leave it out"
+        raise InputError(f"protocol {kind.name} has no option {unknown!r}{nearest(unknown, known)}. {way}.")
     return kind.read(chosen)

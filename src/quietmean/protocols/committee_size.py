@@ -61,43 +61,43 @@ class Committee:
                 require_number(f"committee.{name}", getattr(self, name), int)
         if self.colluding < 1:
             raise InputError(
-                f"{self.colluding} colluding members are too few: each member knows its own noise, so count at least 1 that may "
-                "collude"
+                f"{self.colluding} colluding members are too few: each member knows its own noise. Count at least 1 that may "
+                "collude."
             )
         if self.gone < self.colluding:
             raise InputError(
-                f"the committee has {self.gone} members gone but {self.colluding} colluding: members that collude may stay away, "
-                f"so plan for {self.colluding} gone or more"
+                f"the committee has {self.gone} members gone but {self.colluding} colluding: members that collude may stay away."
+                f" Plan for {self.colluding} gone or more."
             )
         if self.members > MOST_MEMBERS:
-            raise InputError(f"a committee of {self.members} is too large: choose {MOST_MEMBERS} members or fewer")
+            raise InputError(f"a committee of {self.members} is too large. Choose {MOST_MEMBERS} members or fewer.")
         if self.secrets < 1:
             absent = "gone or lying" if self.corrects else "gone"
             checks = " that checks contributions" if self.verified else ""
             raise InputError(
-                f"a committee of {self.members}{checks} is too small for {self.colluding} colluding and {self.gone} {absent}: "
-                f"take {self.fewest_members} members or more, or count on fewer"
+                f"a committee of {self.members}{checks} is too small for {self.colluding} colluding and {self.gone} {absent}. "
+                f"Take {self.fewest_members} members or more, or count on fewer."
             )
         if self.votes_needed > self.members - self.gone:
             raise InputError(
                 f"a committee of {self.members} with {self.gone} gone cannot decide: {self.votes_needed} have to vote for the "
-                f"same contributions where {self.colluding} may vote twice, so count on fewer that are gone"
+                f"same contributions where {self.colluding} may vote twice. Count on fewer that are gone."
             )
         if self.minimum is not None and self.minimum < 1:
-            raise InputError(f"minimum is {self.minimum} contributions: choose 1 or more")
+            raise InputError(f"minimum is {self.minimum} contributions. Choose 1 or more.")
         if self.products and not self.verified:
-            raise InputError("products are checked where contributions are: give verified, or leave products out")
+            raise InputError("products are checked where contributions are. Give verified, or leave products out.")
         if self.largest_weight is not None:
             require_number("committee.largest_weight", self.largest_weight, float)
             if not (math.isfinite(self.largest_weight) and self.largest_weight > 0):
-                raise InputError(f"largest_weight is {self.largest_weight:g}: choose a finite number > 0")
+                raise InputError(f"largest_weight is {self.largest_weight:g}. Choose a finite number > 0.")
 
     def require_no_products(self) -> None:
         """Raises :class:`InputError` where products are to be checked, and nothing says of what."""
         if self.products:
             raise InputError(
-                "products are those of a study's statistics, and a plan without a study has none: leave products out, or give "
-                "the study"
+                "products are those of a study's statistics, and a plan without a study has none. Leave products out, or give "
+                "the study."
             )
 
     @property

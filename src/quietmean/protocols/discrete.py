@@ -78,7 +78,7 @@ class DiscreteNoise(Configured, ABC):
         0.0, help="step of the public grid, a power of two; 0 for none", key="grid", read=_read_step, written=_has_step
     )
     dimension: int | None = parameter(
-        None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate", written=_has_step
+        None, help="coordinates of a value", at_least=1, remedy="choose 1 or more", written=_has_step
     )
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -94,10 +94,10 @@ class DiscreteNoise(Configured, ABC):
                 raise InputError(f"dimension is {self.dimension}, but only a grid uses it. Leave dimension out.")
             return
         if self.noise == NoiseKind.INSECURE_FLOAT64:
-            raise InputError(f"grid is {self.step:g} but noise is {self.noise}: leave one of the two out")
+            raise InputError(f"grid is {self.step:g} but noise is {self.noise}. Leave one of the two out.")
         check_step(self.step)
         if self.dimension is None:
-            raise InputError("dimension is missing: what a grid costs depends on it, add the number of coordinates")
+            raise InputError("dimension is missing: what a grid costs depends on it. Add the number of coordinates.")
 
     def numbers(self) -> Numbers:
         """The numbers of the protocol: whole steps and discrete noise, or float64 without a grid."""
@@ -197,7 +197,7 @@ def require_dimension(values: Vector, dimension: int | None) -> None:
     """Raises :class:`InputError` for values, (d,) or (n, d), of more coordinates than planned."""
     coordinates = values.shape[-1]
     if dimension is not None and coordinates > dimension:
-        raise InputError(f"a value has {coordinates} coordinates, and the plan is for {dimension}: plan for {coordinates}")
+        raise InputError(f"a value has {coordinates} coordinates, and the plan is for {dimension}. Plan for {coordinates}.")
 
 
 def check_steps(values: Vector, step: float) -> None:
@@ -205,7 +205,7 @@ def check_steps(values: Vector, step: float) -> None:
     if not within(values, LARGEST_VALUE * step):
         raise InputError(
             f"a coordinate of a party's value is larger than {LARGEST_VALUE * step:g}, for which there is room on the "
-            "plan's grid: scale the values down, or hand in fewer records"
+            "plan's grid. Scale the values down, or hand in fewer records."
         )
 
 
@@ -220,8 +220,8 @@ def choose_step(smallest: float, largest: float, parties: int) -> float:
         step *= 2.0
     if smallest < COARSE * step:
         raise InputError(
-            f"noise of {smallest:g} beside noise of {largest:g} has no room on one grid for {parties} parties: plan for fewer "
-            "parties, or for fewer colluding ones"
+            f"noise of {smallest:g} beside noise of {largest:g} has no room on one grid for {parties} parties. Plan for fewer "
+            "parties, or for fewer colluding ones."
         )
     return step
 

@@ -106,11 +106,11 @@ class Execution:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise InputError(f"sensitivity is {self.sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
+            raise InputError(f"sensitivity is {self.sensitivity:g}. Give the L2 diameter of one unit's domain, a number > 0.")
         if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
-            raise InputError(f"weights must be {self.parties} finite numbers of at least 0: give one per party")
+            raise InputError(f"weights must be {self.parties} finite numbers of at least 0. Give one per party.")
         if self.protocol.traits.needs_records and not self.weights.all():
-            raise InputError(f"protocol {self.protocol.name} takes no weight of 0: give every party one above 0")
+            raise InputError(f"protocol {self.protocol.name} takes no weight of 0. Give every party one above 0.")
         if self.interception is not None:
             require_promise_if_read(self.protocol, self.interception.eavesdropping)
 
@@ -372,36 +372,36 @@ class Execution:
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:
         """Read an execution from an execution file's content. Raises :class:`InputError` with the field that is wrong."""
         if str(raw.get("format", "")).startswith("quietmean-plan"):
-            raise InputError("this file is a plan, of which nothing has happened yet: give a receipt or an execution file")
+            raise InputError("this file is a plan, of which nothing has happened yet. Give a receipt or an execution file.")
         kind = get_protocol(required_field(raw, "protocol", str))
         parties = required_field(raw, "parties", int)
         if parties < 1:
-            raise InputError(f"parties is {parties}: at least 1 party is needed")
+            raise InputError(f"parties is {parties}. Choose at least 1 party.")
         own = [parameter.key for parameter in parameters_of(kind).values()]
         check_entries(raw, [*_ENTRIES, *own])
         # The file may be a stranger's: sizes that it only claims are refused before anything of that size is allocated.
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] if parties <= _MOST_UNLISTED else [])
         if not online or any(len(row) != parties for row in online):
-            raise InputError(f"online must have rows of {parties} parties: give one for each of the rounds 0..T")
+            raise InputError(f"online must have rows of {parties} parties. Give one for each of the rounds 0..T.")
         protocol = kind.read(raw).resolved(parties)
         rounds = protocol.rounds
         if "online" not in raw and rounds <= _MOST_UNLISTED:
             online *= rounds + 1
         neighbours = _array_field(raw, "neighbours", list[list[list[int]] | Literal["all"]], [])
         other = InputError(
-            f"neighbours has {len(neighbours)} rounds but {protocol.name} has {rounds}: give one list per round 1..T"
+            f"neighbours has {len(neighbours)} rounds but {protocol.name} has {rounds}. Give one list per round 1..T."
         )
         if "neighbours" in raw and len(neighbours) != rounds:
             raise other
         if len(online) != rounds + 1:
-            raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties: give one for each")
+            raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties. Give one for each.")
         is_fixed = "neighbours" not in raw and protocol.traits.fixed_schedule
         fixed = fixed_schedule(protocol, parties) if is_fixed else None
         if fixed is None and len(neighbours) != rounds:
             raise other
         schedule = fixed or Schedule.from_lists(full_rounds(neighbours, parties), parties, _pairs(raw, parties))
         if not could_have(protocol, schedule):
-            raise InputError(f"neighbours are none that {protocol.name} can have: leave them as they were when it ran")
+            raise InputError(f"neighbours are none that {protocol.name} can have. Leave them as they were when it ran.")
         settled = np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4)
         trace = with_lost(schedule, ExecutionTrace(np.array(online, dtype=np.bool_), settled=settled), raw.get("lost", []))
         return cls(
@@ -431,14 +431,14 @@ def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
 def _left_out(raw: Mapping[str, Any], parties: int) -> frozenset[PartyId]:
     left_out: frozenset[PartyId] = frozenset(_array_field(raw, "left_out", list[int], []))
     if not left_out <= set(range(parties)) or len(left_out) == parties:
-        raise InputError(f"left_out names {sorted(left_out)}: name some of the parties 0..{parties - 1}, not all")
+        raise InputError(f"left_out names {sorted(left_out)}. Name some of the parties 0..{parties - 1}, not all.")
     return left_out
 
 
 def _pairs(raw: Mapping[str, Any], parties: int) -> Ints:
     if raw.get("pairs") == ALL_PAIRS:
         if parties > _MOST_ALL_PAIRED:
-            raise InputError(f"all pairs of {parties} parties do not fit into memory: at most {_MOST_ALL_PAIRED} are certified")
+            raise InputError(f"all pairs of {parties} parties do not fit into memory. Choose {_MOST_ALL_PAIRED} parties at most.")
         return complete_pairs(parties)
     return np.array(_array_field(raw, "pairs", list[tuple[int, int]], []), dtype=np.int64).reshape(-1, 2)
 

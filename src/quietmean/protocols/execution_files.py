@@ -130,7 +130,7 @@ def _messages(listed: Iterable[Entry], name: str, possible: Mask, schedule: Sche
         chosen = slots >= 0 if receiver is None else slots == receiver
         if not chosen.any():
             shown = ", ".join("null" if end is None else str(end) for end in (round_, sender, receiver))
-            raise InputError(f"{name} message [{shown}] is not in the schedule: name [round, sender, receiver]")
+            raise InputError(f"{name} message [{shown}] is not in the schedule. Name [round, sender, receiver].")
         is_open = sender is None or receiver is None
         mask[round_ - 1, rows] |= chosen & possible[round_ - 1, rows] if is_open else chosen
     return mask
@@ -164,12 +164,12 @@ class CorrelatedNoise:
         """F with F F' = covariance, shape (n, rank). Raises :class:`InputError` if there is none."""
         largest = float(np.abs(self.covariance).max(initial=0.0))
         if float(np.abs(self.covariance - self.covariance.T).max(initial=0.0)) > _ROUNDING * largest:
-            raise InputError("covariance is not symmetric: entry [i, j] must equal entry [j, i]")
+            raise InputError("covariance is not symmetric. Make entry [i, j] equal to entry [j, i].")
         eigenvalues, vectors = np.linalg.eigh((self.covariance + self.covariance.T) / 2)
         slack = _ROUNDING * self.parties * largest
         if eigenvalues.min(initial=0.0) < -slack:
             raise InputError(
-                f"covariance has eigenvalue {eigenvalues.min():.6g}: no noise has it, a covariance has none below 0; correct it"
+                f"covariance has eigenvalue {eigenvalues.min():.6g}: no noise has it, a covariance has none below 0. Correct it."
             )
         present = eigenvalues > slack
         factor: Matrix = vectors[:, present] * np.sqrt(eigenvalues[present])
@@ -196,10 +196,12 @@ class CorrelatedNoise:
         parties = _parties(raw)
         rows = _converted(raw, "covariance", list[list[float]])
         if len(rows) != parties or any(len(row) != parties for row in rows):
-            raise InputError(f"covariance must have {parties} rows of {parties} numbers: one for each pair of parties")
+            raise InputError(
+                f"covariance has another shape. Give {parties} rows of {parties} numbers, one for each pair of parties."
+            )
         covariance = np.array(rows, dtype=np.float64).reshape(parties, parties)
         if not np.isfinite(covariance).all():
-            raise InputError("covariance has an entry that is not finite: give numbers only")
+            raise InputError("covariance has an entry that is not finite. Give numbers only.")
         return cls(covariance, optional_field(raw, "sensitivity", float, 1.0))
 
 
@@ -221,12 +223,14 @@ class PairwiseNoise:
     def __post_init__(self) -> None:
         _check_sensitivity(self.sensitivity)
         if not (np.isfinite(self.sigma_own).all() and (self.sigma_own >= 0).all()):
-            raise InputError(f"sigma_own of {self.sigma_own.min():g} is not a standard deviation: give finite numbers >= 0")
+            raise InputError(f"sigma_own of {self.sigma_own.min():g} is not a standard deviation. Give finite numbers >= 0.")
         for first, second, sigma in self.edges:
             if not (0 <= first < self.parties and 0 <= second < self.parties and first != second):
-                raise InputError(f"edge [{first}, {second}, {sigma:g}] does not join two of the parties 0..{self.parties - 1}")
+                raise InputError(
+                    f"edge [{first}, {second}, {sigma:g}] does not join two parties. Name two of 0..{self.parties - 1}."
+                )
             if not (math.isfinite(sigma) and sigma >= 0):
-                raise InputError(f"edge [{first}, {second}, {sigma:g}] has no standard deviation: give a finite number >= 0")
+                raise InputError(f"edge [{first}, {second}, {sigma:g}] has no standard deviation. Give a finite number >= 0.")
 
     @property
     def parties(self) -> int:
@@ -259,7 +263,7 @@ class PairwiseNoise:
         responded = _converted(raw, "responded", list[bool]) if "responded" in raw else [True] * parties
         for name, given in (("sigma_own", own), ("responded", responded)):
             if len(given) != parties:
-                raise InputError(f"{name} has {len(given)} entries with {parties} parties: give one for each party")
+                raise InputError(f"{name} has {len(given)} entries with {parties} parties. Give one for each party.")
         sensitivity = optional_field(raw, "sensitivity", float, 1.0)
         return cls(tuple(edges), np.array(own, dtype=np.float64), np.array(responded, dtype=np.bool_), sensitivity)
 
@@ -281,16 +285,16 @@ def _analysis(mechanism: OneShot, delta: float) -> PrivacyAnalysis:
 def _parties(raw: Mapping[str, Any]) -> int:
     parties = required_field(raw, "parties", int)
     if parties < 1:
-        raise InputError(f"parties is {parties}: at least 1 party is needed")
+        raise InputError(f"parties is {parties}. Choose at least 1 party.")
     return parties
 
 
 def _check_sensitivity(sensitivity: float) -> None:
     if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise InputError(f"sensitivity is {sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
+        raise InputError(f"sensitivity is {sensitivity:g}. Give the L2 diameter of one unit's domain, a number > 0.")
 
 
 def _converted(raw: Mapping[str, Any], name: str, kind: Any) -> Any:
     if name not in raw:
-        raise InputError(f"field {name!r} is missing: add it")
+        raise InputError(f"field {name!r} is missing. Add it.")
     return convert(raw[name], kind, partial(unfit_field, name))

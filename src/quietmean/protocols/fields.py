@@ -90,7 +90,7 @@ class Hints(msgspec.Struct, frozen=True):
         """Make hints from a receipt, which may be a stranger's. Raises :class:`InputError` for an entry of another form."""
         hints = convert(raw.get("certify") or {}, cls, partial(unfit_field, "certify"))
         if hints.delta is not None and not 0 < hints.delta < 1:
-            raise InputError(f"field 'certify' has delta {hints.delta:g}: a delta is between 0 and 1")
+            raise InputError(f"field 'certify' has delta {hints.delta:g}. Choose a delta between 0 and 1.")
         return hints
 
 
@@ -142,10 +142,10 @@ class GraphParameters(Configured):
         for name, usual in EDGES_ARE_MADE.items():
             value = getattr(self, name)
             if value != usual and name not in ("graph", *own):
-                raise InputError(f"{name} is {value} and says nothing of {which}: leave it out")
+                raise InputError(f"{name} is {value} and says nothing of {which}. Leave it out.")
         if self.edges is not OPEN:
             return normalised_edges(self.edges.tolist(), parties)
         if self.graph is OPEN:
-            raise InputError("field 'graph' is missing: add it, it is a text")
+            raise InputError("field 'graph' is missing. Add it, it is a text.")
         seed = Seed.public("consensus graph", self.graph_seed)
         return make_graph(self.graph, parties, seed, radius=self.radius, connectivity=self.connectivity)

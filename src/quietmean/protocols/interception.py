@@ -45,7 +45,7 @@ def require_promise_if_read(protocol: Mechanism, eavesdropping: Eavesdropping | 
         return
     raise InputError(
         f"protocol {protocol.name} promises nothing where {eavesdropping_text(eavesdropping)}: "
-        f"{protocol.TRAITS.unpromised_if_read}; name inca, or leave eavesdropping out"
+        f"{protocol.TRAITS.unpromised_if_read}. Name inca, or leave eavesdropping out."
     )
 
 
@@ -125,7 +125,7 @@ class Interception:
         """The inverse of :meth:`to_json`; None without these fields. Raises :class:`InputError` for what cannot be."""
         if "eavesdropping" not in raw:
             if "intercepted" in raw:
-                raise InputError("field 'intercepted' stands without 'eavesdropping': give both, or neither")
+                raise InputError("field 'intercepted' stands without 'eavesdropping'. Give both, or neither.")
             return None
         require_eavesdropping(raw["eavesdropping"])
         if not is_random(raw["eavesdropping"]):
@@ -134,6 +134,6 @@ class Interception:
         read = np.zeros((schedule.rounds, schedule.parties), dtype=np.bool_)
         for party, round_ in listed:
             if not (0 <= party < schedule.parties and 0 <= round_ < schedule.rounds):
-                raise InputError(f"intercepted message [{party}, {round_}] does not exist: name [party, round]")
+                raise InputError(f"intercepted message [{party}, {round_}] does not exist. Name [party, round].")
             read[round_, party] = True
         return cls(float(raw["eavesdropping"]), read)

@@ -44,7 +44,9 @@ class Releases:
         """The sums of vectors, (d,), and of weights over all that released. Raises :class:`ProtocolFailure` if there is none."""
         weight = float(self.weight[self.by].sum())
         if not self.by.any() or weight <= 0:
-            raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
+            raise ProtocolFailure(
+                "nobody released a result, as all parties dropped out before the last round. Plan for fewer dropouts."
+            )
         return self.vector[self.by].sum(axis=0), weight
 
     def estimate(self) -> Vector:
@@ -346,9 +348,9 @@ def require_privacy(protocol: Mechanism, no_privacy: bool) -> None:
     """Raises :class:`InputError` for a protocol without privacy, unless that is what was asked for."""
     private = is_private(protocol)
     if no_privacy and private:
-        raise InputError(f"no privacy is asked for, but {protocol.name} has it: leave {named('no-privacy')} out")
+        raise InputError(f"no privacy is asked for, but {protocol.name} has it. Leave {named('no-privacy')} out.")
     if not (no_privacy or private):
-        raise InputError(f"{unprotected(protocol)}: choose another protocol, or ask for that with {named('no-privacy', 'True')}")
+        raise InputError(f"{unprotected(protocol)}. Choose another protocol, or ask for that with {named('no-privacy', 'True')}.")
 
 
 def assumptions_of(protocol: Mechanism) -> tuple[Assumption, ...]:

@@ -76,7 +76,7 @@ def with_collector(traits: Traits, collector: PartyId | None) -> Traits:
 def check_collector(collector: PartyId | None, parties: int, key: str = "aggregator") -> None:
     """Raises :class:`InputError` if the collector is not one of the parties."""
     if collector is not None and not 0 <= collector < parties:
-        raise InputError(f"{key} is {collector}: parties are numbered 0..{parties - 1}")
+        raise InputError(f"{key} is {collector}. Choose one of 0..{parties - 1}.")
 
 
 def to_collector(parties: int, collector: PartyId | None) -> list[list[PartyId]]:

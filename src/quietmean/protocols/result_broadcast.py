@@ -45,7 +45,9 @@ class ResultBroadcast:
     def __post_init__(self) -> None:
         require_known("dissemination", self.kind, ("broadcast", "push-sum"))
         if self.rounds < 1 or (self.kind == "broadcast" and self.rounds != 1):
-            raise InputError(f"{self.kind} with {self.rounds} rounds does not exist: broadcast has 1, push-sum at least 1")
+            raise InputError(
+                f"{self.kind} with {self.rounds} rounds does not exist. Give broadcast 1 round, push-sum at least 1."
+            )
 
     @property
     def transfers_mass(self) -> bool:

@@ -29,7 +29,7 @@ from quietmean.protocols.fields import optional_choice, optional_field, required
 Eavesdropping: TypeAlias = float | str
 
 ALL_AFTER_FIRST: Final = "all-after-first"
-_CHOICES = f'choose the chance that a message is read, above 0 and at most 1, such as 0.5, or "{ALL_AFTER_FIRST}"'
+_CHOICES = f'Choose the chance that a message is read, above 0 and at most 1, such as 0.5, or "{ALL_AFTER_FIRST}"'
 
 
 def require_eavesdropping(given: object) -> None:
@@ -37,9 +37,9 @@ def require_eavesdropping(given: object) -> None:
     if given == ALL_AFTER_FIRST:
         return
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise InputError(f"eavesdropping is {str(given)[:40]!r}: {_CHOICES}")
+        raise InputError(f"eavesdropping is {str(given)[:40]!r}. {_CHOICES}.")
     if not 0 < given <= 1:
-        raise InputError(f"eavesdropping is {number_shown(given)}: {_CHOICES}")
+        raise InputError(f"eavesdropping is {number_shown(given)}. {_CHOICES}.")
 
 
 def read_eavesdropping(text: str | None) -> Eavesdropping | None:
@@ -116,35 +116,35 @@ class Target:
                 require_number(field.name, getattr(self, field.name), _KINDS[field.type])
         if self.parties < 2:
             have = "party has" if self.parties == 1 else "parties have"
-            raise InputError(f"{self.parties} {have} nobody to compute with: at least 2 parties are needed")
+            raise InputError(f"{self.parties} {have} nobody to compute with. Give at least 2 parties.")
         if self.nats is not None:
             self._check_nats(self.nats)
         elif not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InputError(f"epsilon is {self.epsilon:g}: choose a finite number > 0, for example 1")
+            raise InputError(f"epsilon is {self.epsilon:g}. Choose a finite number > 0, for example 1.")
         elif self.epsilon > MOST_EPSILON:
-            raise InputError(f"epsilon is {self.epsilon:g}: that promises nothing, choose {MOST_EPSILON:g} at most, such as 1")
+            raise InputError(f"epsilon is {self.epsilon:g}: that promises nothing. Choose {MOST_EPSILON:g} at most, such as 1.")
         require_delta(self.delta)
         if self.dimension < 1:
-            raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
+            raise InputError(f"dimension is {self.dimension}. Choose 1 or more.")
         if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise InputError(f"sensitivity is {self.sensitivity:g}: choose a finite number > 0")
+            raise InputError(f"sensitivity is {self.sensitivity:g}. Choose a finite number > 0.")
         for name in (*(() if self.nats is not None else ("epsilon",)), "sensitivity", "parties", "dimension"):
             require_usual(name, getattr(self, name))
         if self.colluding < 0:
-            raise InputError(f"{self.colluding} parties colluding is impossible: choose 0..{self.parties - 1}")
+            raise InputError(f"{self.colluding} parties colluding is impossible. Choose 0..{self.parties - 1}.")
         if self.committee is not None:
             self._check_committee(self.committee)
         elif self.colluding >= self.parties:
             raise InputError(
-                f"{self.colluding} of {self.parties} parties colluding leaves nobody honest: choose 0..{self.parties - 1}"
+                f"{self.colluding} of {self.parties} parties colluding leaves nobody honest. Choose 0..{self.parties - 1}."
             )
         if self.neighbouring == Neighbouring.ADD_REMOVE and self.unit == PrivacyUnit.PARTY:
             raise InputError(
-                f"neighbouring is {self.neighbouring}, but it is public who takes part: choose {Neighbouring.REPLACEMENT}, or "
-                "protect records with unit record"
+                f"neighbouring is {self.neighbouring}, but it is public who takes part. Choose {Neighbouring.REPLACEMENT}, or "
+                "protect records with unit record."
             )
         if not 0 <= self.dropouts < 1:
-            raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")
+            raise InputError(f"dropouts of {self.dropouts:g} are not a fraction. Choose 0 <= dropouts < 1.")
         if self.eavesdropping is not None:
             require_eavesdropping(self.eavesdropping)
 
@@ -152,24 +152,24 @@ class Target:
         if self.colluding != committee.colluding:
             raise InputError(
                 f"colluding is {self.colluding}, but of the committee {committee.colluding} may collude, with all other "
-                "contributors: leave colluding out"
+                "contributors. Leave colluding out."
             )
         if committee.minimum is not None and committee.minimum > self.parties:
             raise InputError(
-                f"the committee has a minimum of {committee.minimum} contributions, and {self.parties} may contribute: choose "
-                f"{self.parties} or fewer"
+                f"the committee has a minimum of {committee.minimum} contributions, and {self.parties} may contribute. Choose "
+                f"{self.parties} or fewer."
             )
         for name in ("nats", "eavesdropping"):
             if getattr(self, name) is not None:
-                raise InputError(f"{name} has no effect in a committee: leave it out, or let the parties compute without one")
+                raise InputError(f"{name} has no effect in a committee. Leave it out, or let the parties compute without one.")
 
     def _check_nats(self, nats: float) -> None:
         if not (math.isfinite(nats) and nats > 0):
-            raise InputError(f"nats is {nats:g}: choose a finite number > 0, for example 0.4")
+            raise InputError(f"nats is {nats:g}. Choose a finite number > 0, for example 0.4.")
         if self.epsilon != math.inf:
-            raise InputError(f"nats {nats:g} cannot go with epsilon {self.epsilon:g}: a target is in one of them, leave one out")
+            raise InputError(f"nats {nats:g} cannot go with epsilon {self.epsilon:g}: a target is in one of them. Leave one out.")
         if self.unit != PrivacyUnit.PARTY:
-            raise InputError(f"nats are about a party's whole value, and the unit is {self.unit}: choose unit party")
+            raise InputError(f"nats are about a party's whole value, and the unit is {self.unit}. Choose unit party.")
 
     @property
     def prior_sd(self) -> float:
@@ -288,9 +288,9 @@ def colluding_count(parties: int, colluding: float) -> int:
     require_number("colluding", colluding, float)
     require_usual("parties", parties)
     if not math.isfinite(colluding):
-        raise InputError(f"colluding is {colluding:g}: give how many parties may collude, or a fraction below 1")
+        raise InputError(f"colluding is {colluding:g}. Give how many parties may collude, or a fraction below 1.")
     if colluding < 1:
         return math.ceil(parties * colluding - 1e-9)
     if colluding != int(colluding):
-        raise InputError(f"{colluding:g} colluding parties are neither a whole number nor a fraction below 1: choose one")
+        raise InputError(f"{colluding:g} colluding parties are neither a whole number nor a fraction below 1. Choose one.")
     return int(colluding)

@@ -337,6 +337,6 @@ def check_weight(weight: float, largest: float) -> None:
     """Raises :class:`InputError` for a weight beyond the plan's."""
     if weight > largest:
         raise InputError(
-            f"the party's weight is {weight:g} but the plan leaves room for {largest:g}: "
-            f"plan with the option largest_weight={math.ceil(weight)} or more"
+            f"the party's weight is {weight:g} but the plan leaves room for {largest:g}. "
+            f"Plan with the option largest_weight={math.ceil(weight)} or more."
         )

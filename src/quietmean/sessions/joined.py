@@ -61,7 +61,7 @@ class SessionPreparation(NodeAdmission):
         files, contract = self.files, self.files.session
         most = contract.rounds if most is None else most
         if not 1 <= most <= contract.rounds:
-            raise InputError(f"most is {most}: choose 1 to {contract.rounds}, the rounds of the session")
+            raise InputError(f"most is {most}. Choose 1 to {contract.rounds}, the rounds of the session.")
         settings = self.for_person(files.without_records(self.options, records, self.policy.folder))
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         settings, charge = self.pay(settings, contract.charge_of(most), refund=True)
@@ -221,12 +221,15 @@ class JoinedSession:
         array = numbers_of(vector, "the vector is")
         if study.unit == PrivacyUnit.PARTY:
             if array.shape != (study.dimension,):
-                raise InputError(f"the vector has shape {array.shape}, this session takes ({study.dimension},)")
+                raise InputError(
+                    f"the vector has shape {array.shape}, which does not fit this session. Give ({study.dimension},)."
+                )
             return plan.admit(clipped_vector(array, bound), 1.0)
         records = int(self._ready.settings.brought.weight)
         if array.shape != (records, study.dimension):
             raise InputError(
-                f"the records have shape {array.shape}, this session takes ({records}, {study.dimension}) of this party"
+                f"the records have shape {array.shape}, which does not fit this session. Give ({records}, "
+                f"{study.dimension}) of this party."
             )
         return plan.admit(clipped_rows(array, bound, plan.value_step), float(records))
 
@@ -237,8 +240,8 @@ class JoinedSession:
         inside = end.execution.contributors().tolist()
         if sum(inside) < part.least:
             raise ProtocolFailure(
-                f"round {end.number} has no mean: {sum(inside)} parties are counted, and one takes {part.least}, so that "
-                "no two can be made; what it cost is in the ledger"
+                f"round {end.number} has no mean. It counts {sum(inside)} parties and needs {part.least}, so that no "
+                "two means can be made. What it cost is in the ledger."
             )
         return RoundMean(
             end.number,

@@ -95,20 +95,20 @@ def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[st
         plan = Plan.from_json(receipt["plan"])
         inside = len(receipt["start"]["members"]) if study.starts_with_quorum else parties
     except (KeyError, TypeError, ValueError):
-        raise InputError("this receipt of a session is not as quietmean writes it: ask its party for it again") from None
+        raise InputError("this receipt of a session is not as quietmean writes it. Ask its party for it again.") from None
     terms = study.terms(parties)
     planned, expected = plan.target, replace(terms.whole_target, parties=inside)
     if not (inside == parties or minimum_of(study.minimum, parties, terms.colluding) <= inside < parties):
-        raise InputError("the session in this receipt may not start with so many parties: ask its party for it again")
+        raise InputError("the session in this receipt may not start with so many parties. Ask its party for it again.")
     fields = ("parties", "dimension", "sensitivity", "colluding", "dropouts", "unit", "neighbouring")
     if any(getattr(planned, name) != getattr(expected, name) for name in fields) or not 0 <= begun <= study.rounds:
-        raise InputError("the plan in this receipt is not that of a round of its session: ask its party for it again")
+        raise InputError("the plan in this receipt is not that of a round of its session. Ask its party for it again.")
     spent = compose([plan.charge] * begun)
     cost = spent.epsilon(study.delta) if begun else 0.0
     if stated < cost:
         raise InputError(
-            f"this receipt states epsilon {stated:g}, and its {count_of(begun, 'round costs', 'rounds cost')} {cost:g}: it was "
-            "changed"
+            f"this receipt states epsilon {stated:g}, and its {count_of(begun, 'round costs', 'rounds cost')} "
+            f"{cost:g}, so it was changed. Ask for it again."
         )
     at = study.delta if delta is None else delta
     return {

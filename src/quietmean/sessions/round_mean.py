@@ -29,7 +29,7 @@ _MOST = np.finfo(np.float64).max / 2**16
 def checked_clip(clip: float) -> float:
     """The bound C. Raises :class:`InputError` for one that cannot be."""
     if isinstance(clip, bool) or not isinstance(clip, int | float | np.floating) or not (math.isfinite(clip) and clip > 0):
-        raise InputError(f"clip is {clip!r}: choose a finite number > 0, the largest L2 norm of a vector")
+        raise InputError(f"clip is {clip!r}. Choose a finite number > 0, the largest L2 norm of a vector.")
     return float(clip)
 
 
@@ -38,7 +38,7 @@ def numbers_of(value: Any, whose: str) -> Array:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{whose} not an array of numbers: give numbers in one shape") from None
+        raise InputError(f"{whose} not an array of numbers. Give numbers in one shape.") from None
 
 
 def clipped_vector(value: Vector, bound: float) -> Vector:

@@ -70,8 +70,8 @@ class SessionAccount:
         """Pay for one more round, and its number from 1. Raises :class:`InputError` if the budget has no more rounds."""
         if self.left <= 0:
             raise InputError(
-                f"the session's {count_of(self.terms.rounds, 'round is', 'rounds are')} over and its budget is spent: "
-                "keep what it has, or agree anew"
+                f"the session's {count_of(self.terms.rounds, 'round is', 'rounds are')} over and its budget is spent. "
+                "Keep what it has, or agree anew."
             )
         if self._store is not None:
             self._store.write_json({"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1})
@@ -86,9 +86,9 @@ class SessionAccount:
         raw = read_json(store)
         require_version(raw.get("format"), FORMAT, f"file {store}")
         if raw.get("format") != FORMAT or not isinstance(raw.get("begun"), int) or raw["begun"] < 0:
-            raise InputError(f"file {store} is not an account of a session of this version: name another file")
+            raise InputError(f"file {store} is not an account of a session of this version. Name another file.")
         if raw.get("terms") != self.terms.digest:
-            raise InputError(f"file {store} belongs to a session with other terms: give it the same ones, or name another file")
+            raise InputError(f"file {store} belongs to a session with other terms. Give it the same ones, or name another file.")
         return int(raw["begun"])
 
 
@@ -145,7 +145,9 @@ class MemoryEngine:
             trace.online[last + 1 :, party] = False
         execution = plan.execution(Seed.from_os(), trace, weights)
         if plan.gated and not decide(plan.target, execution).passes:
-            raise ProtocolFailure("the round has no result: what was seen of it would be more than the session allows")
+            raise ProtocolFailure(
+                "the round has no result, as what was seen of it would be more than the session allows. Begin another round."
+            )
         noise = StackedNoise.from_os(parties) if self._noise is None else self._noise(round_, parties)
         releases = protocol.batch(execution.schedule, trace, rows, weights, noise)
         by = releases.by
@@ -156,7 +158,7 @@ class MemoryEngine:
         if not weight > 0:
             there = len(values)
             raise ProtocolFailure(
-                f"the round has no result: {there} of {parties} parties were there, of whom {len(leaves)} left; wait for more"
+                f"the round has no result: {there} of {parties} parties were there, of whom {len(leaves)} left. Wait for more."
             )
         return RoundRelease(execution.decode(releases.vector[by].sum(axis=0), weight), execution)
 
@@ -292,7 +294,7 @@ class Session:
         least = int(getattr(self.terms.plan.protocol, "minimum", 1))
         if there < least:
             raise InputError(
-                f"{there} of {self.terms.parties} parties are there and a round takes {least}: wait, or plan for dropouts"
+                f"{there} of {self.terms.parties} parties are there and a round takes {least}. Wait, or plan for dropouts."
             )
 
     def _given(self, vectors: Any) -> dict[PartyId, Array]:
@@ -300,12 +302,12 @@ class Session:
         parties, dimension = self.terms.parties, self.terms.dimension
         listed = vectors if isinstance(vectors, Mapping) else dict(enumerate(vectors))
         if not isinstance(vectors, Mapping) and len(listed) != parties:
-            raise InputError(f"there are {len(listed)} vectors for {parties} parties: give one each, None for who is missing")
+            raise InputError(f"there are {len(listed)} vectors for {parties} parties. Give one each, None for who is missing.")
         by_record = self.terms.unit == PrivacyUnit.RECORD
         arrays = {}
         for party, value in listed.items():
             if party not in range(parties):
-                raise InputError(f"party {party} does not exist: they are 0 to {parties - 1}")
+                raise InputError(f"party {party} does not exist. Choose one of 0 to {parties - 1}.")
             if value is None:
                 continue
             array = numbers_of(value, f"the vector of party {party} is")
@@ -314,10 +316,12 @@ class Session:
                 array = array.reshape(0, dimension)
             if array.shape[-1:] != (dimension,) or array.ndim != 1 + by_record:
                 shape = f"(N, {dimension}), a row for each record" if by_record else f"({dimension},)"
-                raise InputError(f"party {party} gave an array of shape {array.shape}, this session takes {shape}")
+                raise InputError(
+                    f"party {party} gave an array of shape {array.shape}, which does not fit this session. Give {shape}."
+                )
             arrays[int(party)] = array
         if not arrays:
-            raise InputError("nobody is there: give the vector of at least one party")
+            raise InputError("nobody is there. Give the vector of at least one party.")
         return arrays
 
     def _checked_weights(self, weights: ArrayLike | None) -> Array:
@@ -326,11 +330,11 @@ class Session:
         if weights is None:
             return np.ones(parties)
         if self.terms.unit == PrivacyUnit.RECORD:
-            raise InputError("weights are for whole parties, records count alike: leave weights out, or protect unit party")
+            raise InputError("weights are for whole parties, records count alike. Leave weights out, or protect unit party.")
         if self.terms.plan.protocol.traits.transfers_mass:
             name = self.terms.plan.protocol.name
-            raise InputError(f"weights need to know whose vectors are in the mean, which {name} does not say: leave them out")
+            raise InputError(f"weights need to know whose vectors are in the mean, which {name} does not say. Leave them out.")
         checked = numbers_of(weights, "weights are")
         if checked.shape != (parties,) or not (np.isfinite(checked).all() and (checked > 0).all()):
-            raise InputError(f"weights must be {parties} finite numbers > 0, one for each party")
+            raise InputError(f"weights are not one for each party. Give {parties} finite numbers > 0.")
         return np.asarray(checked / checked.max(), dtype=np.float64)

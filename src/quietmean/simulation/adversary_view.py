@@ -83,8 +83,8 @@ class OpenedView:
         read = float((second - first).mean()) / opening.change
         if abs(read - opening.share) > _SAME_SHARE:
             raise ProtocolFailure(
-                f"the coalition reads {read:.6g} of the target's change, the declared transcript says {opening.share:.6g}: the "
-                "certificate does not describe this build"
+                f"the certificate does not describe this build. The coalition reads {read:.6g} of the target's "
+                f"change, the declared transcript says {opening.share:.6g}."
             )
 
     @property
@@ -213,8 +213,8 @@ class AdversaryView:
             share = float(seen[1][index][0] - seen[0][index][0]) / self.change
             if abs(share - shifts[index]) > _SAME * (1.0 + abs(shifts[index])) + self._rounding / self.change:
                 raise ProtocolFailure(
-                    f"round {round_} of party {party} holds {share:.6g} of the target's value, the declared transcript says "
-                    f"{shifts[index]:.6g}: the certificate does not describe this build"
+                    f"the certificate does not describe this build. Round {round_} of party {party} holds {share:.6g}"
+                    f" of the target's value, the declared transcript says {shifts[index]:.6g}."
                 )
 
     @property
@@ -231,8 +231,8 @@ class AdversaryView:
         pairs = sorted(pair for pair in self.adversary.observed if self.transcript.find(*pair) == row)
         party, round_ = pairs[0] if pairs else (int(self.transcript.sender[row]), int(self.transcript.message_round[row]))
         return InputError(
-            f"party {party} sent nothing of what it held after round {round_}: leave [{party}, {round_}] out of the intercepted "
-            "messages"
+            f"party {party} sent nothing of what it held after round {round_}. Leave [{party}, {round_}] out of the intercepted "
+            "messages."
         )
 
     @property
@@ -296,8 +296,8 @@ class AdversaryView:
                 take(index, vector)
             elif exposed and sender not in corrupt:
                 raise ProtocolFailure(
-                    f"party {sender} shows the adversary a message in round {round_} that the declared transcript does not have: "
-                    "the certificate does not describe this build"
+                    f"the certificate does not describe this build. Party {sender} shows the adversary a message in "
+                    f"round {round_} that the declared transcript does not have."
                 )
 
         def on_send(message: Message, receivers: frozenset[PartyId]) -> None:

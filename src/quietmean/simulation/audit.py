@@ -127,8 +127,8 @@ def attack(
     view = _view(execution, target, adversary, machine)
     if not view.change:
         raise InputError(
-            f"sensitivity {execution.sensitivity:g} is less than a step of the grid, where both values of the target are one: "
-            "attack an execution with a finer grid"
+            f"sensitivity {execution.sensitivity:g} is less than a step of the grid, where both values of the target "
+            "are one. Attack an execution with a finer grid."
         )
     certified = execution.privacy(delta).against(adversary.corrupt, adversary.observed)
     mu = float(certified.mu_upper[certified.honest.index(target)])
@@ -165,13 +165,13 @@ def attack(
 def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float) -> None:
     adversary.honest(execution.parties)
     if not 0 <= target < execution.parties:
-        raise InputError(f"target {target} does not exist: parties are numbered 0..{execution.parties - 1}")
+        raise InputError(f"target {target} does not exist. Choose one of 0..{execution.parties - 1}.")
     if target in adversary.corrupt:
-        raise InputError(f"target {target} is corrupt itself and has nothing to hide from the others: choose an honest party")
+        raise InputError(f"target {target} is corrupt itself and has nothing to hide from the others. Choose an honest party.")
     if trials < FEWEST_TRIALS:
-        raise InputError(f"{trials} trials prove nothing: choose at least {FEWEST_TRIALS}, better 100000")
+        raise InputError(f"{trials} trials prove nothing. Choose at least {FEWEST_TRIALS}, better 100000.")
     if trials > MOST_TRIALS:
-        raise InputError(f"{trials} trials do not fit into memory: choose at most {MOST_TRIALS}, 100000 are usual")
+        raise InputError(f"{trials} trials do not fit into memory. Choose at most {MOST_TRIALS}, 100000 are usual.")
     require_delta(delta)
 
 
@@ -187,8 +187,8 @@ def _view(
     )
     if opening is None:
         raise InputError(
-            f"{protocol.name} as it is set here rounds, masks or draws at random what it sends, and the attack is one on sums "
-            "with Gaussian noise: there is none on this protocol"
+            f"{protocol.name} as it is set here rounds, masks or draws at random what it sends. Attack sums with "
+            "Gaussian noise, the only ones that this attack is for."
         )
     return OpenedView(execution, adversary, opening, machine)
 

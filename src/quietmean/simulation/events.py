@@ -36,10 +36,10 @@ class NetworkModel:
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss < 1:
-            raise InputError(f"a message loss of {self.loss:g} is not a probability below 1: choose 0 <= loss < 1")
+            raise InputError(f"a message loss of {self.loss:g} is not a probability below 1. Choose 0 <= loss < 1.")
         for name in ("latency", "retry", "timeout"):
             if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name):g} seconds: choose a number > 0")
+                raise InputError(f"{name} is {getattr(self, name):g} seconds. Choose a number > 0.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +172,9 @@ def simulate_events(
     releases = [node.step.release for node in world.nodes if node.step.release is not None]
     weight = sum(release.weight for release in releases)
     if not weight > 0:
-        raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
+        raise ProtocolFailure(
+            "nobody released a result, as all parties dropped out before the last round. Plan for fewer dropouts."
+        )
     total = np.sum([release.vector for release in releases], axis=0)
     return EventResult(total / weight, _with_losses(execution, world.arrived), world.clock, len(world.arrived), world.attempts)
 

@@ -144,13 +144,15 @@ def simulate(
     run finishes.
     """
     if runs < 1:
-        raise InputError(f"{runs} runs simulate nothing: choose at least 1")
+        raise InputError(f"{runs} runs simulate nothing. Choose at least 1.")
     require_usual("runs", runs)
     target = plan.target
     if gate and not (plan.protocol.TRAITS.gate is not None):
-        raise InputError(f"protocol {plan.protocol.name} has no gate before its release: leave gate out")
+        raise InputError(f"protocol {plan.protocol.name} has no gate before its release. Leave gate out.")
     if values is not None and values.shape != (target.parties, target.dimension):
-        raise InputError(f"values have shape {values.shape}, the plan needs ({target.parties}, {target.dimension})")
+        raise InputError(
+            f"values have shape {values.shape}, which does not fit the plan. Give ({target.parties}, {target.dimension})."
+        )
     if values is not None:
         values = np.array([plan.admit(value).vector for value in values])
     lost = target.dropouts if dropouts is None else dropouts
@@ -173,7 +175,7 @@ def simulate(
     estimates, truth = estimates[passed], truth[passed]
     if not len(estimates):
         reason = "the gate refused the release or nobody was left" if gate else "nobody is left"
-        raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} {reason}, choose fewer")
+        raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} {reason}. Choose fewer.")
     first_run = plan.execution(*population.draw(0))
     return SimulationResult(plan, estimates, truth, runs, first_run, int(refused.sum()) if gate else None, failures)
 

@@ -262,7 +262,7 @@ def sums_of(workload: Asked, groups: Groups, step: float) -> tuple[Array, int, i
     Raises :class:`InputError` where records are not the unit, and where the source has other rows meanwhile.
     """
     if workload.unit != PrivacyUnit.RECORD:
-        raise InputError(f"groups of rows do not say whose they are, and the unit is {workload.unit}: read the rows instead")
+        raise InputError(f"groups of rows do not say whose they are, and the unit is {workload.unit}. Read the rows instead.")
     sums = _Sums(workload, groups, step)
     with groups.at_once():
         sums.by_groups()
@@ -339,7 +339,7 @@ class _Sums:
     def _require_all(self, count: int) -> None:
         if count != len(self._groups):
             raise InputError(
-                "the data were changed while their rows were counted: wait until their program has written all of them"
+                "the data were changed while their rows were counted. Wait until their program has written all of them."
             )
 
 

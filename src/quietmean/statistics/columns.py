@@ -102,27 +102,27 @@ class Column(BaseModel):
         missing_rule(self.missing)
         # What is known of a column besides its values has a key that begins so.
         if "\0" in self.name:
-            raise InputError(f"column {self.name!r} has a character 0 in its name: rename it, in the data too")
+            raise InputError(f"column {self.name!r} has a character 0 in its name. Rename it, in the data too.")
         bounded = {"low", "high"} & self.model_fields_set
         declared = bool(bounded) + bool(self.levels) + self.boolean
         if declared > 1 or not (declared or self.origin):
             raise InputError(
-                f"column {self.name!r} must have either bounds, levels or boolean: give {_BOUNDS}, {_LEVELS} or {_BOOLEAN}"
+                f"column {self.name!r} must have either bounds, levels or boolean. Give {_BOUNDS}, {_LEVELS} or {_BOOLEAN}."
             )
         if len(bounded) == 1:
             (lacking,) = {"low", "high"} - bounded
-            raise InputError(f"column {self.name!r} has no {lacking}: give both bounds, low and high")
+            raise InputError(f"column {self.name!r} has no {lacking}. Give both bounds, low and high.")
         if bounded and self.since and self.low >= self.high:
             raise InputError(
-                f"the first day of column {self.name!r} is not before the last: give "
-                f"{named('dates', 'FIRST', 'LAST', file='low and high')}"
+                f"the first day of column {self.name!r} is not before the last. Give "
+                f"{named('dates', 'FIRST', 'LAST', file='low and high')}."
             )
         if bounded and not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InputError(f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give {_BOUNDS}")
+            raise InputError(f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order. Give {_BOUNDS}.")
         if max(abs(self.low), abs(self.high)) > LARGEST_BOUND:
             raise InputError(
-                f"bounds {self.low:g} {self.high:g} are of a size that no study has: give {_BOUNDS} of up to "
-                f"{LARGEST_BOUND:g}, in a larger unit perhaps"
+                f"bounds {self.low:g} {self.high:g} are of a size that no study has. Give {_BOUNDS} of up to "
+                f"{LARGEST_BOUND:g}, in a larger unit perhaps."
             )
         self._check_kinds(bool(bounded))
         self._check_bins()
@@ -142,13 +142,13 @@ class Column(BaseModel):
     def _check_kinds(self, bounded: bool) -> None:
         """Raises :class:`InputError` for declarations that exclude each other."""
         if self.since and not (bounded and not self.origin):
-            raise InputError(f"column {self.name!r} of dates needs bounds and no transform: give its first and its last day")
+            raise InputError(f"column {self.name!r} of dates needs bounds and no transform. Give its first and its last day.")
         if self.origin and self.boolean and not Transform(self.origin).compares:
-            raise InputError(f"column {self.name!r} is boolean but its transform compares nothing: write for example bmi >= 30")
+            raise InputError(f"column {self.name!r} is boolean but its transform compares nothing. Write for example bmi >= 30.")
         if self.origin and (self.levels or self.missing_codes):
             setting = "levels" if self.levels else "missing codes"
             raise InputError(
-                f"column {self.name!r} is a transform and has no {setting}: declare them for the columns it is made of"
+                f"column {self.name!r} is a transform and has no {setting}. Declare them for the columns it is made of."
             )
 
     def _check_bins(self) -> None:
@@ -158,11 +158,11 @@ class Column(BaseModel):
             name for name, value in (("scale", self.scale != LINEAR), ("whole", self.whole), ("edges", self.edges)) if value
         ]
         if stated and not self.numeric:
-            raise InputError(f"column {self.name!r} has levels and no bins: leave {stated[0]} out")
+            raise InputError(f"column {self.name!r} has levels and no bins. Leave {stated[0]} out.")
         if len(stated) > 1:
-            raise InputError(f"column {self.name!r} has {' and '.join(stated)}: keep the one that says how it is to be cut")
+            raise InputError(f"column {self.name!r} has {' and '.join(stated)}. Keep the one that says how it is to be cut.")
         if self.edges and (len(self.edges) < 2 or not all(a < b for a, b in pairwise(self.edges))):
-            raise InputError(f"the edges of column {self.name!r} are not two or more rising numbers: sort them")
+            raise InputError(f"the edges of column {self.name!r} are not two or more rising numbers. Sort them.")
         if self.width:
             _require_bins_within(self)
 
@@ -174,16 +174,20 @@ class Column(BaseModel):
             if len(guess) != 2 or not (self.low <= guess[0] <= self.high and 0 < guess[1] <= largest_sd):
                 raise InputError(
                     f"the guess for column {self.name!r} must be its mean, between the bounds, and its standard deviation, at "
-                    f"most {largest_sd:g}: write guess = [mean, sd]"
+                    f"most {largest_sd:g}. Write guess = [mean, sd]."
                 )
         elif len(guess) != len(self.categories) or min(guess) < 0 or abs(math.fsum(guess) - 1) > 1e-6:
-            raise InputError(f"the guess for column {self.name!r} must have a part for each of its levels, 1 together")
+            raise InputError(
+                f"the guess for column {self.name!r} does not fit its levels. Give a part for each of them, 1 together."
+            )
 
     def _check_levels(self) -> None:
         if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):
-            raise InputError(f"column {self.name!r} needs two or more different levels: name each value it can have once")
+            raise InputError(f"column {self.name!r} needs two or more different levels. Name each value it can have once.")
         if MISSING in self.levels:
-            raise InputError(f"column {self.name!r} declares the level {MISSING!r}, which empty cells have already: leave it out")
+            raise InputError(
+                f"column {self.name!r} declares the level {MISSING!r}, which empty cells have already. Leave it out."
+            )
 
     @property
     def numeric(self) -> bool:
@@ -240,14 +244,14 @@ def _require_bins_within(column: Column) -> None:
     if column.edges and not (low <= column.edges[0] and column.edges[-1] <= high):
         raise InputError(
             f"the edges of column {name!r} go from {column.edges[0]:g} to {column.edges[-1]:g}, beyond its bounds {low:g} to "
-            f"{high:g}: stay between them"
+            f"{high:g}. Stay between them."
         )
     if column.scale == LOG and high <= 0:
-        raise InputError(f"column {name!r} has no numbers above 0, which scale log needs: leave scale out")
+        raise InputError(f"column {name!r} has no numbers above 0, which scale log needs. Leave scale out.")
     if column.scale == LOG_ODDS and not (low >= 0 and high <= 1):
-        raise InputError(f"column {name!r} has bounds beyond 0 and 1, but scale log-odds is for probabilities: leave it out")
+        raise InputError(f"column {name!r} has bounds beyond 0 and 1, but scale log-odds is for probabilities. Leave it out.")
     if column.whole and math.floor(high) - math.ceil(low) < 1:
-        raise InputError(f"column {name!r} has fewer than two whole numbers between its bounds: leave whole out")
+        raise InputError(f"column {name!r} has fewer than two whole numbers between its bounds. Leave whole out.")
 
 
 def _in_days(raw: dict[str, Any]) -> dict[str, Any]:
@@ -287,15 +291,15 @@ def _day(name: Any, raw: Any) -> datetime.date:
     try:
         return datetime.date.fromisoformat(str(raw))
     except ValueError:
-        raise InputError(f"column {name!r} has the day {raw!r}: write days as YEAR-MONTH-DAY, for example 2020-01-31") from None
+        raise InputError(f"column {name!r} has the day {raw!r}. Write days as YEAR-MONTH-DAY, for example 2020-01-31.") from None
 
 
 def missing_rule(text: str) -> str:
     """The rule for missing values. Raises :class:`InputError` for any other text."""
     if text in ("drop", "refuse"):
         raise InputError(
-            f"missing {text!r} would publish how many records are incomplete, or whether one is: choose centre, or indicator for "
-            "the mean of the values that are present"
+            f"missing {text!r} would publish how many records are incomplete, or whether one is. Choose centre, or indicator for "
+            "the mean of the values that are present."
         )
     return require_known("missing", text, RULES)
 
@@ -305,9 +309,9 @@ def _all_bounded(declared: tuple[Column, ...]) -> tuple[Column, ...]:
     for column in declared:
         by_name[column.name] = _bounded(column, by_name)
     if not by_name:
-        raise InputError(f"no column is named: give at least one {named('column')}")
+        raise InputError(f"no column is named. Give at least one {named('column')}.")
     if len(by_name) != len(declared):
-        raise InputError(f"a column is named twice in {', '.join(column.name for column in declared)}: name each once")
+        raise InputError(f"a column is named twice in {', '.join(column.name for column in declared)}. Name each once.")
     return tuple(by_name.values())
 
 
@@ -347,14 +351,14 @@ class Columns:
         """A column with bounds. Raises :class:`InputError` for any other."""
         column = self[name]
         if not column.numeric:
-            raise InputError(f"column {name!r} has levels and no bounds: choose a column of numbers, or proportion({name})")
+            raise InputError(f"column {name!r} has levels and no bounds. Choose a column of numbers, or proportion({name}).")
         return column
 
     def category(self, name: str) -> Column:
         """A column with levels, or a boolean one. Raises :class:`InputError` for any other."""
         column = self._of(name, "levels")
         if column.numeric:
-            raise InputError(f"column {name!r} has bounds and no levels: choose one declared with levels or boolean")
+            raise InputError(f"column {name!r} has bounds and no levels. Choose one declared with levels or boolean.")
         return column
 
 
@@ -367,15 +371,15 @@ def _bounded(column: Column, before: Mapping[str, Column]) -> Column:
         if name not in before:
             where = f"beside {', '.join(before)}" if before else "before it"
             raise InputError(
-                f"column {column.name!r} is made of {name!r}, which is not declared{nearest(name, before)}: declare it {where}"
+                f"column {column.name!r} is made of {name!r}, which is not declared{nearest(name, before)}. Declare it {where}."
             )
         if before[name].levels:
             raise InputError(
-                f"column {column.name!r} is made of {name!r}, which has levels: choose columns of numbers or boolean ones"
+                f"column {column.name!r} is made of {name!r}, which has levels. Choose columns of numbers or boolean ones."
             )
     days = {before[name].since for name in transform.sources} - {""}
     if len(days) > 1:
-        raise InputError(f"column {column.name!r} is made of dates since different days: give all of them the same day since")
+        raise InputError(f"column {column.name!r} is made of dates since different days. Give all of them the same day since.")
     if column.boolean or column.width:
         return column
     ranges = {name: (before[name].low, before[name].high) if before[name].numeric else (0.0, 1.0) for name in transform.sources}

@@ -39,7 +39,7 @@ class RowCondition(Expression):
     """
 
     what: ClassVar[str] = "condition"
-    form: ClassVar[str] = "write for example age >= 50 and sex == 'f', with levels between quotes"
+    form: ClassVar[str] = "Write for example age >= 50 and sex == 'f', with levels between quotes"
     most_characters: ClassVar[int] = 300
 
     def require_of(self, columns: Columns) -> None:
@@ -48,8 +48,8 @@ class RowCondition(Expression):
             if name not in columns.names:
                 near = nearest(name, columns.names)
                 raise InputError(
-                    f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}: it may have "
-                    f"{', '.join(columns.names)}, and levels between quotes"
+                    f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}. Choose of "
+                    f"{', '.join(columns.names)}, with levels between quotes."
                 )
         self._truth(self._tree, {column.name: column for column in columns}, None)
 
@@ -88,7 +88,7 @@ class RowCondition(Expression):
         """Read one comparison of a column with a value."""
         if isinstance(op, _MEMBER):
             if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
-                raise self._refused("has no values in brackets after in: write for example stage in ('II', 'III')")
+                raise self._refused("has no values in brackets after in. Write for example stage in ('II', 'III').")
             each = np.array([self._pair(left, element, ast.Eq(), columns, records) for element in right.elts])
             one_of: Array = each.max(axis=0)
             return 1 - one_of if isinstance(op, ast.NotIn) else one_of
@@ -99,10 +99,10 @@ class RowCondition(Expression):
         values = [self._numbers(side, columns, records) for side in (left, right)]
         days = {columns[name].since for side in (left, right) for name in self.named_in(side)} - {""}
         if len(days) > 1:
-            raise self._refused("compares dates since different days: give all of them the same day since")
+            raise self._refused("compares dates since different days. Give all of them the same day since.")
         compare = COMPARISONS.get(type(op), _EQUALS.get(type(op)))
         if compare is None:
-            raise self._refused("compares in a way that is not known: use one of < <= > >= == != in")
+            raise self._refused("compares in a way that is not known. Use one of < <= > >= == != in.")
         return _open_where_missing(compare(*values), values[0] + values[1])
 
     def _of_column(self, column: Column, first: bool, other: ast.expr, op: ast.cmpop, records: Records | None) -> Array:
@@ -113,10 +113,10 @@ class RowCondition(Expression):
         elif type(op) in _EQUALS:
             constant_value, values = self._level(column, constant), np.zeros(0) if records is None else records[column.name]
         else:
-            raise self._refused(f"has an order of {column.name}, whose levels have none: use == != or in")
+            raise self._refused(f"has an order of {column.name}, whose levels have none. Use == != or in.")
         compare = COMPARISONS.get(type(op), _EQUALS.get(type(op)))
         if compare is None:
-            raise self._refused("compares in a way that is not known: use one of < <= > >= == != in")
+            raise self._refused("compares in a way that is not known. Use one of < <= > >= == != in.")
         against = np.full(len(values), constant_value)
         return _open_where_missing(compare(values, against) if first else compare(against, values), values)
 
@@ -126,7 +126,7 @@ class RowCondition(Expression):
         for name in self.named_in(node):
             if columns[name].levels:
                 levels = ", ".join(columns[name].categories)
-                raise self._refused(f"computes with {name}, which has levels: compare it with one of {levels} between quotes")
+                raise self._refused(f"computes with {name}, which has levels. Compare it with one of {levels} between quotes.")
         values = {
             name: np.zeros(0) if records is None else records[raw(name) if column.numeric else name]
             for name, column in columns.items()
@@ -156,7 +156,7 @@ class RowCondition(Expression):
             return float((datetime.date.fromisoformat(constant) - datetime.date.fromisoformat(column.since)).days)
         except (TypeError, ValueError):
             raise self._refused(
-                f"compares the date {column.name} with {constant!r}: write days as 'YEAR-MONTH-DAY' between quotes"
+                f"compares the date {column.name} with {constant!r}. Write days as 'YEAR-MONTH-DAY' between quotes."
             ) from None
 
     def _refused(self, why: str) -> InputError:

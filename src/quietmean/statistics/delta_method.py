@@ -218,7 +218,7 @@ class OfCells(Statistic, ABC):
     def _table(self, columns: Columns) -> CellIndicators:
         axes = self.axes(columns)
         if len({axis.column.name for axis in axes}) < len(axes):
-            raise InputError(f"{self.text} names a column twice: name each once")
+            raise InputError(f"{self.text} names a column twice. Name each once.")
         return CellIndicators(axes)
 
     @abstractmethod
@@ -237,7 +237,9 @@ class OfCells(Statistic, ABC):
         """The axis of a column. Raises :class:`InputError` unless it has two levels."""
         column = columns.category(name)
         if len(column.categories) != _PAIR:
-            raise InputError(f"{self.text} needs two levels, but column {name!r} has {len(column.categories)}")
+            raise InputError(
+                f"{self.text} needs two levels, but column {name!r} has {len(column.categories)}. Choose a column with two."
+            )
         return Axis(column)
 
     def alike(self, columns: Columns, first: str, second: str) -> tuple[Axis, Axis]:
@@ -249,7 +251,9 @@ class OfCells(Statistic, ABC):
         levels = [column.categories for column in pair]
         if levels[0] != levels[1] and (len(levels[0]) != len(levels[1]) or set(levels[0]) & set(levels[1])):
             texts = " and ".join(f"{column.name} has {', '.join(column.categories)}" for column in pair)
-            raise InputError(f"{self.text} compares the levels of two columns, but {texts}: declare the same levels in one order")
+            raise InputError(
+                f"{self.text} compares the levels of two columns, but {texts}. Declare the same levels in one order."
+            )
         return Axis(pair[0]), Axis(pair[1])
 
 

@@ -67,7 +67,7 @@ def edges_field() -> Any:
 def require_names(subject: str, names: tuple[str, ...], fewest: int) -> None:
     """Raises :class:`InputError` for too few columns, or one that is named twice."""
     if len(names) < fewest or len(set(names)) < len(names):
-        raise InputError(f"{subject} needs {fewest} or more different columns: name each once")
+        raise InputError(f"{subject} needs {fewest} or more different columns. Name each once.")
 
 
 def sides_of(formula: str) -> tuple[str, list[str]]:
@@ -77,7 +77,7 @@ def sides_of(formula: str) -> tuple[str, list[str]]:
     if len(sides) != 2 or not outcome or not all(names):
         raise InputError(f"formula {formula!r} is not of the form outcome ~ column + column. Write for example bmi ~ age + sex.")
     if len({outcome, *names}) <= len(names):
-        raise InputError(f"formula {formula!r} names a column twice: name each once")
+        raise InputError(f"formula {formula!r} names a column twice. Name each once.")
     return outcome, names
 
 
@@ -85,7 +85,7 @@ def boolean_column(columns: Columns, name: str, subject: str) -> Column:
     """A boolean column that says ``subject``. Raises :class:`InputError` for any other."""
     column = columns[name]
     if not column.boolean:
-        raise InputError(f"column {name!r} must say {subject}: declare it as boolean")
+        raise InputError(f"column {name!r} must say {subject}. Declare it as boolean.")
     return column
 
 

@@ -35,7 +35,7 @@ class Formula:
 
     def __post_init__(self) -> None:
         if len(self.text) > _MOST_LETTERS:
-            raise InputError(f"the formula has {len(self.text)} letters: write one of up to {_MOST_LETTERS}")
+            raise InputError(f"the formula has {len(self.text)} letters. Write one of up to {_MOST_LETTERS}.")
         if len(self.sides) != 2 or not self.sides[1].strip():
             raise InputError(f"{self.text!r} is not a formula. Write outcome ~ term + term, for example ill ~ age + arm.")
 
@@ -58,14 +58,14 @@ class Formula:
         """The terms of formulaic, in plain words, with the intercept."""
         formulaic = import_extra("formulaic", "models", "a formula of more than columns")
         if any(int(power) > LARGEST_POWER for power in re.findall(r"(?:\*\*|\^)\s*(\d{1,9})", self.plain[0])):
-            raise InputError(f"{self.text!r} has a power above {LARGEST_POWER}: write interactions out")
+            raise InputError(f"{self.text!r} has a power above {LARGEST_POWER}. Write interactions out.")
         try:
             terms = list(formulaic.Formula(self.plain[0]))
         # Its parser has errors of many kinds.
         except Exception as error:
-            raise InputError(f"{self.text!r} cannot be read ({type(error).__name__}): write outcome ~ term + term") from None
+            raise InputError(f"{self.text!r} cannot be read ({type(error).__name__}). Write outcome ~ term + term.") from None
         if len(terms) > _MOST_TERMS or not all(hasattr(term, "factors") for term in terms):
-            raise InputError(f"{self.text!r} has more than {_MOST_TERMS} terms, or several parts: write outcome ~ term + term")
+            raise InputError(f"{self.text!r} has more than {_MOST_TERMS} terms, or several parts. Write outcome ~ term + term.")
         return terms
 
     def named(self, text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 # Fields of statistics whose text has a grammar of its own: names in it keep their backquotes until it is read.
 READ_LATER = ("where", "formula", "of")
 # The rule, at the end of a sentence about a text that cannot be read.
-NAMES_STAND = "; put a name that is not a plain word between backquotes, as in `systolic bp`"
+NAMES_STAND = ". Put a name that is not a plain word between backquotes, as in `systolic bp`"
 _TOKEN = re.compile(
     r"""(?P<name>`(?:[^`]|``)+`)|(?P<text>(?<!\w)'[^']*'|(?<!\w)"[^"]*")|(?P<word>(?:[^\W\d]|[^\x00-\x7f\s])(?:\w|[^\x00-\x7f\s])*)|(?P<number>\d\w*)|(?P<sign>.)""",
     re.DOTALL,

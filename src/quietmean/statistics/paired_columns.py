@@ -286,7 +286,7 @@ class OfPair(Statistic, ABC):
 
     def _moments(self, columns: Columns) -> Moments:
         if self.first == self.second:
-            raise InputError(f"{self.text} is of one column only: name two")
+            raise InputError(f"{self.text} is of one column only. Name two.")
         return moments_of(self._vertices(columns), robust=True)
 
     def _vertices(self, columns: Columns) -> tuple[Vertex, Vertex]:

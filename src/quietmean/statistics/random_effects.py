@@ -59,7 +59,7 @@ def site_column(statistic: Statistic, columns: Columns, cluster: str, *others: s
     """The column whose levels are the sites. Raises :class:`InputError` for one that is used already, or parties."""
     require_records(statistic, columns)
     if cluster in others:
-        raise InputError(f"column {cluster!r} is named twice, once as cluster: name the column of the sites, and no other")
+        raise InputError(f"column {cluster!r} is named twice, once as cluster. Name the column of the sites, and no other.")
     return columns.category(cluster)
 
 

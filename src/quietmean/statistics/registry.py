@@ -187,7 +187,7 @@ def parse_statistic(raw: Mapping[str, Any]) -> Statistic:
     """Read a statistic from a table ``[[statistic]]`` of a study file. Raises :class:`InputError`."""
     kind = raw.get("kind")
     if not isinstance(kind, str):
-        raise InputError(f'a [[statistic]] has no kind: add kind = "mean" or another of {", ".join(registry())}')
+        raise InputError(f'a [[statistic]] has no kind. Add kind = "mean" or another of {", ".join(registry())}.')
     own = with_own_name(raw)
     return get_statistic(own["kind"]).parse({name: value for name, value in own.items() if name != "kind"})
 
@@ -228,7 +228,7 @@ def read_text(text: str) -> dict[str, Any]:
                 raise _too_many(text, kind, parts)
             name = places.pop(0)
         if name in raw:
-            raise InputError(f"statistic {text!r} gives {name} twice: give it once")
+            raise InputError(f"statistic {text!r} gives {name} twice. Give it once.")
         raw[name] = _data(kind, name, value)
     return kind.meant_in_words(raw) | raw
 
@@ -245,7 +245,7 @@ def _too_many(text: str, kind: type[Statistic], parts: Sequence[str]) -> InputEr
         formula = f"{outcome} ~ {' + '.join(others)}"
         return InputError(f"statistic {text!r} has no formula. Write {kind.name}({formula}), the outcome first.")
     listed = ", ".join(kind.by_place) or "none"
-    return InputError(f"statistic {text!r} has too many values without a name: {kind.name} takes {listed}")
+    return InputError(f"statistic {text!r} has too many values without a name. Give {kind.name} only {listed}.")
 
 
 def _data(kind: type[Statistic], key: str, text: str) -> Any:

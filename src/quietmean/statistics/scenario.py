@@ -341,11 +341,11 @@ def require_expected(subject: str, expect: Mapping[str, float], names: Sequence[
     for name, value in expect.items():
         if name not in names:
             near = nearest(name, names)
-            raise InputError(f"{subject} cannot expect {name!r}{near}: choose of {', '.join(names)}")
+            raise InputError(f"{subject} cannot expect {name!r}{near}. Choose of {', '.join(names)}.")
         low, high = RANGES.get(name, (-math.inf, math.inf))
         if not low < value < high or not math.isfinite(value):
             limits = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
-            raise InputError(f"{subject} expects {name} = {value:g}, which cannot be: choose a finite number {limits}")
+            raise InputError(f"{subject} expects {name} = {value:g}, which cannot be. Choose a finite number {limits}.")
 
 
 def part_of_events(column: Column) -> float | None:

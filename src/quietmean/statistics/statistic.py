@@ -67,7 +67,7 @@ class Feature(ABC):
         Raises :class:`InputError` where the feature does not state it.
         """
         raise InputError(
-            f"{type(self).__name__} does not state the length of its encodings, which private counts need: let count be public"
+            f"{type(self).__name__} does not state the length of its encodings, which private counts need. Let count be public."
         )
 
     def for_private_count(self) -> Feature:
@@ -281,7 +281,7 @@ class Statistic(Configured, ABC):
     null: ClassVar[float | None] = None
 
     share: float = parameter(
-        1.0, help="share of the privacy budget, relative to other statistics", above=0, remedy="a share is a finite number > 0"
+        1.0, help="share of the privacy budget, relative to other statistics", above=0, remedy="choose a finite number > 0"
     )
     where: str = parameter(
         "",
@@ -305,7 +305,9 @@ class Statistic(Configured, ABC):
         keys = [field.key for field in parameters_of(cls).values()]
         for name in raw:
             if name not in keys:
-                raise InputError(f"statistic {cls.name} has no field {name!r}{nearest(name, keys)}: it has {', '.join(keys)}")
+                raise InputError(
+                    f"statistic {cls.name} has no field {name!r}{nearest(name, keys)}. Choose one of {', '.join(keys)}."
+                )
         statistic = cls.read(raw)
         require_complete(statistic)
         return statistic
@@ -398,8 +400,8 @@ def require_records(statistic: Statistic, columns: Columns) -> None:
     """Raises :class:`InputError` where a whole party is the unit: a sum over records would need a bound on their number."""
     if columns.unit == PrivacyUnit.PARTY:
         raise InputError(
-            f"{statistic.text} adds up records, but the unit is party, where each party counts once: ask for a mean or a "
-            "proportion, or protect records with unit record"
+            f"{statistic.text} adds up records, but the unit is party, where each party counts once. Ask for a mean or a "
+            "proportion, or protect records with unit record."
         )
 
 
@@ -425,7 +427,7 @@ def scaled_domain(feature: Feature, scale: float) -> InputDomain:
     domain = feature.domain
     if domain.size != feature.size or domain.diameter > feature.sensitivity * (1 + 1e-9):
         raise InputError(
-            f"{type(feature).__name__} of sensitivity {feature.sensitivity:g} states a domain of diameter {domain.diameter:g} "
-            f"and {domain.size} coordinates: a statistic's feature must state the domain of its encodings"
+            f"{type(feature).__name__} of sensitivity {feature.sensitivity:g} states a domain of diameter "
+            f"{domain.diameter:g} and {domain.size} coordinates. State the domain of its encodings."
         )
     return domain.times(scale)

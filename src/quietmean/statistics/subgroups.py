@@ -193,7 +193,7 @@ class DeclaredStatistic:
         for feature in features:
             if feature.complete is None:
                 raise InputError(
-                    f"{self.statistic.text} cannot tell records in which nothing is present from others: leave where out"
+                    f"{self.statistic.text} cannot tell records in which nothing is present from others. Leave where out."
                 )
         within = tuple(self._within(feature) for feature in features)
         return (*within, self._inside) if self.statistic.counts_records else within

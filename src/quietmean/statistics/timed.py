@@ -41,10 +41,10 @@ def time_axis(
     if time.low > 0 or not last <= time.high:
         raise InputError(
             f"{subject} needs times from 0 to the horizon {last:g}, but column {name!r} has bounds {time.low:g} to "
-            f"{time.high:g}: declare bounds that hold both"
+            f"{time.high:g}. Declare bounds that hold both."
         )
     if edges is not None and not (edges[0] >= 0 and edges[-1] > 0 and all(a < b for a, b in pairwise(edges))):
-        raise InputError(f"{subject} needs edges that rise from 0 on: sort them, and leave those below 0 out")
+        raise InputError(f"{subject} needs edges that rise from 0 on. Sort them, and leave those below 0 out.")
     cut = time.model_copy(update={"edges": edges_in_use, "whole": time.whole and not edges_in_use})
     rising = edges_of(cut, bins, low=0.0, high=float(last), closed="right")
     # Anyone who is last seen at the horizon is at risk for all events before.

@@ -60,7 +60,7 @@ class Expression:
     text: str
 
     what: ClassVar[str] = "transform"
-    form: ClassVar[str] = "write for example log(crp), discharge - admission, bmi^2 or bmi >= 30"
+    form: ClassVar[str] = "Write for example log(crp), discharge - admission, bmi^2 or bmi >= 30"
     most_characters: ClassVar[int] = 200
 
     def named_in(self, tree: ast.AST) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Expression:
         """The columns in it, in their order. Raises :class:`InputError` where there is none."""
         names = self.named_in(self._tree)
         if not names:
-            raise InputError(f"{self.what} {self.text!r} has no column in it: {self.form}")
+            raise InputError(f"{self.what} {self.text!r} has no column in it. {self.form}.")
         return names
 
     @property
@@ -95,14 +95,14 @@ class Expression:
     def _tree(self) -> ast.expr:
         if len(self.text) > self.most_characters:
             raise InputError(
-                f"a {self.what} has {len(self.text)} characters: at most {self.most_characters}; declare parts of it as columns"
+                f"a {self.what} has {len(self.text)} characters: at most {self.most_characters}. Declare parts of it as columns."
             )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 tree = ast.parse(self._plain[0], mode="eval").body
         except (SyntaxError, ValueError, RuntimeError, MemoryError):
-            raise InputError(f"{self.what} {self.text!r} cannot be read: {self.form}{NAMES_STAND}") from None
+            raise InputError(f"{self.what} {self.text!r} cannot be read. {self.form}{NAMES_STAND}.") from None
         self._check(tree)
         return tree
 
@@ -121,19 +121,19 @@ class Expression:
                 self._check_number(left)
                 self._check_number(right)
                 if isinstance(op, ast.Pow) and _constant(right) is None:
-                    raise InputError(f"{self.what} {self.text!r} has a power that is not a number: write for example bmi^2")
+                    raise InputError(f"{self.what} {self.text!r} has a power that is not a number. Write for example bmi^2.")
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
                 if name not in FUNCTIONS:
                     functions = ", ".join(FUNCTIONS)
                     raise InputError(
-                        f"{self.what} {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}: it may have {functions}"
+                        f"{self.what} {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}. Choose of {functions}."
                     )
                 self._check_number(argument)
             case _:
                 raise self._unknown_part()
 
     def _unknown_part(self) -> InputError:
-        return InputError(f"{self.what} {self.text!r} has a part that is not known: {self.form}{NAMES_STAND}")
+        return InputError(f"{self.what} {self.text!r} has a part that is not known. {self.form}{NAMES_STAND}.")
 
     def _value(self, node: ast.expr, columns: Mapping[str, Array]) -> Array:
         match node:
@@ -186,15 +186,15 @@ class Transform(Expression):
             low, high = self._range(self._tree, columns)
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise NoBoundsError(
-                f"transform {self.text!r} has no bounds, for its columns may make it infinite or undefined: declare them with "
-                f"{named('bounds', 'LOW', 'HIGH', file='low and high')}"
+                f"transform {self.text!r} has no bounds, for its columns may make it infinite or undefined. Declare them with "
+                f"{named('bounds', 'LOW', 'HIGH', file='low and high')}."
             )
         return low, high
 
     def _check(self, tree: ast.expr) -> None:
         inside = [tree.left, *tree.comparators] if isinstance(tree, ast.Compare) else [tree]
         if isinstance(tree, ast.Compare) and (len(tree.ops) != 1 or type(tree.ops[0]) not in COMPARISONS):
-            raise InputError(f"transform {self.text!r} compares in a way that is not known: use one of < <= > >=, once")
+            raise InputError(f"transform {self.text!r} compares in a way that is not known. Use one of < <= > >=, once.")
         for part in inside:
             self._check_number(part)
 

@@ -90,23 +90,23 @@ class Workload:
             self._require_possible_rows()
         if self.hides_count and self.unit == PrivacyUnit.PARTY:
             raise InputError(
-                "count is private, but the unit is party, where each party counts once: choose unit record, or leave it out"
+                "count is private, but the unit is party, where each party counts once. Choose unit record, or leave it out."
             )
         texts = [statistic.text for statistic in self.statistics]
         for text in texts:
             if texts.count(text) > 1:
-                raise InputError(f"statistic {text} is asked for twice: ask once, with a larger share if it matters more")
+                raise InputError(f"statistic {text} is asked for twice. Ask once, with a larger share if it matters more.")
 
     def _require_possible_rows(self) -> None:
         if self.adds_rows and not self.hides_count:
             raise InputError(
-                f"rows = {self.rows} adds up a person's rows, and a public number of rows would tell how many one has: give "
-                "count private, or rows mean, first or last"
+                f"rows = {self.rows} adds up a person's rows, and a public number of rows would tell how many one has. Give "
+                "count private, or rows mean, first or last."
             )
         one_row = [statistic.text for statistic in self.statistics if statistic.one_row]
         if one_row and (self.adds_rows or self.averages_rows):
             raise InputError(
-                f"{one_row[0]} holds for one row a person, and rows = {self.rows} takes several: give rows first or last"
+                f"{one_row[0]} holds for one row a person, and rows = {self.rows} takes several. Give rows first or last."
             )
 
     @property
@@ -258,7 +258,7 @@ class Workload:
         for piece in _in_rows(pieces):
             grouped, rows = (piece, piece.values) if isinstance(piece, Grouped) else (None, piece)
             if (grouped is not None) != self.of_persons:
-                raise InputError("rows of persons need to be known by person, and only they: read the data for this study")
+                raise InputError("rows of persons need to be known by person, and only they. Read the data for this study.")
             outside, missing = outside + int(self.outside(rows).sum()), missing + int(np.isnan(rows).sum())
             count += self.units_in(piece)
             if grouped is not None:
@@ -295,7 +295,7 @@ class Workload:
             means = [grouped.means(feature.encode(inside)) * scale for feature, scale in self.scales.items()]
             return self._rounded(means, step)
         if grouped.counts.max(initial=0) > (self.rows if isinstance(self.rows, int) else 1):
-            raise InputError(f"a person has more rows than rows = {self.rows} lets count: choose them first")
+            raise InputError(f"a person has more rows than rows = {self.rows} lets count. Choose them first.")
         encoded = self.of_records(grouped.values, step=step)
         return encoded if not self.adds_rows else np.add.reduceat(encoded, grouped.starts, axis=0)
 

@@ -94,7 +94,7 @@ class Transcript:
         """
         own = np.nonzero((self.sender == party) & (self.message_round > time))[0]
         if own.size == 0:
-            raise InputError(f"message [{party}, {time}] does not exist: name [party, round] with a round of this execution")
+            raise InputError(f"message [{party}, {time}] does not exist. Name [party, round] with a round of this execution.")
         return int(own[np.argmin(self.message_round[own])])
 
     def eliminated(self) -> tuple[Array, Array]:

@@ -18,14 +18,14 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 from quietmean_groups.party import GroupMasksParty
 from quietmean_groups.population import population
 
-DEVIATION = "a standard deviation is a finite number >= 0"
+DEVIATION = "choose a finite number >= 0"
 # sigma_delta^2 / sigma_star^2 is searched on this grid; among ratios within 1 % of the best the smallest is taken.
 RATIOS = np.geomspace(1e-2, 1e4, 121)
 
 
 def check_parties(protocol: GroupMasks, parties: int) -> None:
     if protocol.group_size > parties:
-        raise InputError(f"group_size is {protocol.group_size} with {parties} parties: choose 2..{parties}")
+        raise InputError(f"group_size is {protocol.group_size} with {parties} parties. Choose 2..{parties}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -48,7 +48,7 @@ class GroupMasks(Mechanism):
         help="how many parties at least share noise with each other",
         option=True,
         at_least=2,
-        remedy="a group has at least 2 parties",
+        remedy="choose at least 2 parties",
     )
     sigma_star: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=DEVIATION)
     sigma_delta: float = parameter(help="standard deviation of every pair's noise", at_least=0, remedy=DEVIATION)

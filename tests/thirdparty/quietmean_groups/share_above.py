@@ -42,7 +42,7 @@ class ShareAbove(Statistic):
         if not column.low <= self.threshold < column.high:
             raise InputError(
                 f"threshold {self.threshold:g} is outside the bounds {column.low:g} to {column.high:g} of column "
-                f"{column.name!r}: choose one between them"
+                f"{column.name!r}. Choose one between them"
             )
         return (Above(column, self.threshold),)
 

@@ -57,7 +57,7 @@ def optimal_variances(
     """
     protocol = executions[0].protocol
     if not isinstance(protocol, IncA):
-        raise InputError(f"protocol {protocol.name} has no noise per round to optimise: choose inca")
+        raise InputError(f"protocol {protocol.name} has no noise per round to optimise. Choose inca.")
     views = [_view(execution, coalition) for execution in executions for coalition in coalitions]
     costs = np.mean([_costs(execution) for execution in executions], axis=0)
     free = _solve(views, costs, largest_mu, equal=False)
@@ -124,7 +124,7 @@ def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) 
     try:
         cp: Any = importlib.import_module("cvxpy")
     except ImportError:
-        raise InputError("optimal variances need a conic solver: install quietmean-reproduction[conic]") from None
+        raise InputError("optimal variances need a conic solver. Install quietmean-reproduction[conic].") from None
     # In units of 1 / mu^2, where all numbers are near 1.
     levels = cp.Variable(2 if equal else costs.size, nonneg=True)
     spread = np.eye(costs.size) if not equal else np.vstack([[1.0, 0.0], np.tile([0.0, 1.0], (costs.size - 1, 1))])
@@ -142,7 +142,7 @@ def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) 
         warnings.simplefilter("ignore", UserWarning)
         problem.solve(solver=cp.CLARABEL)
     if problem.status not in ("optimal", "optimal_inaccurate") or levels.value is None:
-        raise NumericalError(f"the programme for the variances ended {problem.status}: take more rounds or a larger budget")
+        raise NumericalError(f"the programme for the variances ended {problem.status}. Take more rounds or a larger budget.")
     found: Array = np.maximum(spread @ np.asarray(levels.value), 0.0) / largest_mu**2
     return found
 

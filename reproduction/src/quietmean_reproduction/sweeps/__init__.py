@@ -60,7 +60,7 @@ def run_sweep(
     """
     keys = [task.key(seed) for task in tasks]
     if not tasks:
-        raise InputError("a sweep of no tasks computes nothing: give at least one task")
+        raise InputError("a sweep of no tasks computes nothing. Give at least one task.")
     store = SweepStore(directory / "tasks")
     by_key = dict(zip(keys, tasks, strict=True))
     before = store.done(list(by_key))
@@ -96,7 +96,7 @@ def collect(store: SweepStore, keys: Sequence[str]) -> list[Row]:
     for key in keys:
         found = store.load(key)
         if found is None:
-            raise InputError(f"task {key[:12]} of the sweep is gone from its directory: run the sweep again")
+            raise InputError(f"task {key[:12]} of the sweep is gone from its directory. Run the sweep again.")
         rows += found
     return rows
 

@@ -26,7 +26,7 @@ class SweepStore:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise InputError(f"{directory} is no directory: name one to keep the sweep in") from None
+            raise InputError(f"{directory} is no directory. Name one to keep the sweep in.") from None
 
     def done(self, keys: Sequence[str]) -> set[str]:
         """Which of these tasks are finished."""

@@ -39,13 +39,13 @@ class Task:
 
     def __post_init__(self) -> None:
         if "<" in self.function.__qualname__:
-            raise InputError(f"{self.name} is defined inside a function, where other processes cannot find it: move it out")
+            raise InputError(f"{self.name} is defined inside a function, where other processes cannot find it. Move it out.")
         if "seed" in self.parameters:
             raise InputError(f"a parameter of {self.name} is called seed: that name is taken by the task's random numbers")
         try:
             canonical_json(self.parameters)
         except (TypeError, ValueError) as error:
-            raise InputError(f"parameters of {self.name} are no plain JSON ({error}): give numbers, words and lists") from None
+            raise InputError(f"parameters of {self.name} are no plain JSON ({error}). Give numbers, words and lists.") from None
 
     @property
     def name(self) -> str:

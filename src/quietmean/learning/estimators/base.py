@@ -194,7 +194,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         for name in params:
             if name not in names:
                 raise InvalidInput(
-                    f"{type(self).__name__} has no parameter {name!r}{nearest(name, names)}: it has {', '.join(names)}"
+                    f"{type(self).__name__} has no parameter {name!r}{nearest(name, names)}. Choose one of {', '.join(names)}."
                 )
         return super().set_params(**params)  # type: ignore[no-any-return]
 
@@ -215,13 +215,13 @@ class Private(BaseEstimator):  # type: ignore[misc]
     def _of_parties(self, X: Any, y: Any, groups: Any, *, supervised: bool, reset: bool) -> tuple[list[Array], list[Any]]:
         if site_of(self.site).members is not None:
             if groups is not None or self.parties is not None or (supervised and y is None):
-                raise InvalidInput("at a site X and y are the rows of this party alone: leave out lists, groups and parties")
+                raise InvalidInput("at a site X and y are the rows of this party alone. Leave out lists, groups and parties.")
             rows, outcome = self._checked(X, y, supervised, reset, least=0)
             return [rows], [outcome]
         listed = _listed(X, supervised) if y is None else None
         if listed is not None:
             if groups is not None:
-                raise InvalidInput("a list has the data of one party each: leave out groups, or give one table")
+                raise InvalidInput("a list has the data of one party each. Leave out groups, or give one table.")
             held = [
                 self._checked(part, other, supervised, reset and not index, least=0) for index, (part, other) in enumerate(listed)
             ]
@@ -240,7 +240,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
             validated = validate_data(self, X, reset=reset, **more)
         except ValueError as error:
             if "could not convert" in str(error) or "invalid literal" in str(error):
-                raise InvalidInput("X holds texts, not numbers only: encode them as numbers between public bounds") from None
+                raise InvalidInput("X holds texts, not numbers only. Encode them as numbers between public bounds.") from None
             raise
         return (np.asarray(validated[0]), validated[1]) if supervised else (np.asarray(validated), None)
 
@@ -249,38 +249,38 @@ class Private(BaseEstimator):  # type: ignore[misc]
         if groups is None:
             if self.parties is None:
                 raise InvalidInput(
-                    "who holds which rows is not clear: give groups, a party's label for each row, or a list with the data of "
-                    "each party, or parties, to deal the rows out"
+                    "who holds which rows is not clear. Give groups, a party's label for each row, or a list with the data of "
+                    "each party, or parties, to deal the rows out."
                 )
             self._require_parties(self.parties)
             if rows < self.parties:
                 raise InvalidInput(
-                    f"{count_of(rows, 'sample')} cannot be dealt out to {self.parties} parties: choose fewer parties, or give "
-                    "more rows"
+                    f"{count_of(rows, 'sample')} cannot be dealt out to {self.parties} parties. Choose fewer parties, or give "
+                    "more rows."
                 )
             return np.arange(rows) % self.parties
         labels = column_or_1d(groups)
         if len(labels) != rows:
             raise InvalidInput(
-                f"there are {count_of(len(labels), 'group')} for {count_of(rows, 'row')}: give its party's label for each row"
+                f"there are {count_of(len(labels), 'group')} for {count_of(rows, 'row')}. Give its party's label for each row."
             )
         if any(label is None or label != label for label in labels.tolist()):
-            raise InvalidInput("a row has no party in groups: name the party that each row belongs to")
+            raise InvalidInput("a row has no party in groups. Name the party that each row belongs to.")
         names, holder = np.unique(labels, return_inverse=True)
         self._require_parties(len(names))
         return np.asarray(holder)
 
     def _require_parties(self, count: Any) -> None:
         if isinstance(count, bool) or not isinstance(count, int | np.integer):
-            raise InvalidInput(f"parties is {count!r}: choose a whole number of at least 2")
+            raise InvalidInput(f"parties is {count!r}. Choose a whole number of at least 2.")
         if count < 2:
-            raise InvalidInput(f"{count} party has nobody to compute with: at least 2 parties are needed")
+            raise InvalidInput(f"{count} party has nobody to compute with. Give at least 2 parties.")
 
     def _limits(self, bounds: Any, columns: int, name: str = "bounds") -> Array:
         """Public bounds, shape (columns, 2). Raises :class:`InvalidInput` without any: they are never computed from data."""
         if bounds is None:
             raise InvalidInput(
-                f"{name} is not given: name a public (low, high), chosen without looking at the data, for all columns or for each"
+                f"{name} is not given. Name a public (low, high), without looking at the data, for all columns or for each."
             )
         try:
             limits = np.asarray(bounds, dtype=np.float64)
@@ -289,19 +289,21 @@ class Private(BaseEstimator):  # type: ignore[misc]
         if limits.shape == (2,):
             limits = np.tile(limits, (columns, 1))
         if limits.shape != (columns, 2):
-            raise InvalidInput(f"{name} must be one (low, high), or {columns} of them, one for each column")
+            raise InvalidInput(
+                f"{name} has another shape than the columns. Give one (low, high), or {columns} of them, one for each column."
+            )
         if not (np.isfinite(limits).all() and (limits[:, 0] < limits[:, 1]).all()):
-            raise InvalidInput(f"{name} must be finite numbers with low < high")
+            raise InvalidInput(f"{name} is not made of rising bounds. Give finite numbers with low < high.")
         return limits
 
     def _budget(self) -> dict[str, Any]:
         """The budget of a fit, and whom it protects against. Raises :class:`InvalidInput` unless epsilon and delta are named."""
         for name in ("epsilon", "delta"):
             if getattr(self, name) is None:
-                raise InvalidInput(f"{name} is not given: name the budget of one fit, for example epsilon=1.0, delta=1e-6")
+                raise InvalidInput(f"{name} is not given. Name the budget of one fit, for example epsilon=1.0, delta=1e-6.")
         require_known("unit", str(self.unit), tuple(map(str, UNITS_OF_VECTORS)))
         if not isinstance(self.options, Mapping | None):
-            raise InvalidInput(f"options is {self.options!r}: give a dict, the protocol's parameters by name")
+            raise InvalidInput(f"options is {self.options!r}. Give a dict, the protocol's parameters by name.")
         site_of(self.site)
         return {
             "epsilon": self._number("epsilon"),
@@ -319,14 +321,14 @@ class Private(BaseEstimator):  # type: ignore[misc]
         range_ = "> 0" if least is None else f">= {least:g}"
         number = not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating)
         if not (number and math.isfinite(value) and (value > 0 if least is None else value >= least)):
-            raise InvalidInput(f"{name} is {value!r}: choose a finite number {range_}")
+            raise InvalidInput(f"{name} is {value!r}. Choose a finite number {range_}.")
         return float(value)
 
     def _whole(self, name: str, *, least: int = 1) -> int:
         """A parameter that is a whole number. Raises :class:`InvalidInput`."""
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InvalidInput(f"{name} is {value!r}: choose a whole number of at least {least}")
+            raise InvalidInput(f"{name} is {value!r}. Choose a whole number of at least {least}.")
         return int(value)
 
     # -- what comes of it ------------------------------------------------------------------------------------------------------
@@ -341,8 +343,8 @@ class Private(BaseEstimator):  # type: ignore[misc]
         wrong = [name for name in names if not name.isidentifier() or name == OUTCOME]
         if wrong:
             raise InvalidInput(
-                f"column {wrong[0]!r} cannot stand in a formula, and {OUTCOME} is the outcome: rename it at all sites to "
-                "letters, digits and _, or give an array"
+                f"column {wrong[0]!r} cannot stand in a formula, and {OUTCOME} is the outcome. Rename it at all sites to "
+                "letters, digits and _, or give an array."
             )
         return names
 
@@ -412,7 +414,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
     def _known(self, array: Any, subject: str) -> Any:
         """These numbers, all of which have to be known. Raises :class:`InvalidInput` where noise left nothing to use."""
         if not np.isfinite(array).all():
-            raise InvalidInput(f"noise hides {subject}: fit with a larger epsilon, with more records, or with narrower bounds")
+            raise InvalidInput(f"noise hides {subject}. Fit with a larger epsilon, with more records, or with narrower bounds.")
         return array
 
     def _rows(self, X: Any) -> Array:

@@ -85,7 +85,7 @@ class Centres:
         """Read centres from a file. Raises :class:`InputError` for a file of anything but so many centres."""
         state = self._read(Path(path).read_bytes())
         if state is None:
-            raise InputError(f"{path} is not a file of {len(self.places)} centres: give another, or move it away")
+            raise InputError(f"{path} is not a file of {len(self.places)} centres. Give another, or move it away.")
         self.places, self.counts, (self.counts_error, self.sum_error), self.round = state
 
     def _read(self, content: bytes) -> tuple[Array, Array, Array, int] | None:
@@ -183,7 +183,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
     def _open(self) -> SiteRounds:
         session: SiteRounds | None = getattr(self, "_session", None)
         if session is None:
-            raise InvalidInput("no session was begun: call partial_fit first")
+            raise InvalidInput("no session was begun. Call partial_fit first.")
         return session
 
     def _asked(self, limits: Array, centres: Array) -> dict[str, Any]:
@@ -218,9 +218,9 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         count, columns = int(self.n_clusters), len(limits)
         if isinstance(self.init, str):
             if self.init != "spread":
-                raise InvalidInput(f"init is {self.init!r}: choose 'spread', or give public centres")
+                raise InvalidInput(f"init is {self.init!r}. Choose 'spread', or give public centres.")
             if self.random_state is None and site_of(self.site).members is not None:
-                raise InvalidInput("random_state is None: each site would draw other centres, give a whole number")
+                raise InvalidInput("random_state is None: each site would draw other centres. Give a whole number.")
             drawn = check_random_state(self.random_state).uniform(*limits.T, size=(_DRAWN * count, columns))
             return _apart(drawn, limits, count)
         try:
@@ -228,7 +228,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         except (TypeError, ValueError):
             centres = np.zeros(0)
         if centres.shape != (count, columns) or not np.isfinite(centres).all():
-            raise InvalidInput(f"init must be {count} centres of {columns} finite numbers each")
+            raise InvalidInput(f"init has another shape. Give {count} centres of {columns} finite numbers each.")
         return centres
 
     def _round(self, rows: list[Array], limits: Array) -> None:

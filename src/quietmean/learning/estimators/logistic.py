@@ -104,7 +104,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
             return self._by_newton(rows, outcomes, limits)
         if self.rounds == 0:
             if penalty:
-                raise InvalidInput("penalty is for rounds: leave it out, or choose rounds, for example rounds=30")
+                raise InvalidInput("penalty is for rounds. Leave it out, or choose rounds, for example rounds=30.")
             return self._one_shot(rows, outcomes, limits)
         self._begin(rows, limits)
         with self._session() as averaging:
@@ -125,7 +125,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         first = getattr(self, "_averaging", None) is None
         rows, outcomes, limits = self._given(X, y, groups, reset=first)
         if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise InvalidInput("classes are not those that the estimator was made with: leave them out here")
+            raise InvalidInput("classes are not those that the estimator was made with. Leave them out here.")
         if first:
             self._begin(rows, limits)
         self._round(rows, outcomes, limits)
@@ -218,9 +218,9 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         usual = type(self)()
         for name in ("clip", "learning_rate", "momentum", "penalty", "local_steps", "local_rate", "warm_start"):
             if getattr(self, name) != getattr(usual, name):
-                raise InvalidInput(f"{name} is for rounds of gradients: leave it out, or leave out solver={NEWTON!r}")
+                raise InvalidInput(f"{name} is for rounds of gradients. Leave it out, or leave out solver={NEWTON!r}.")
         if self.unit != "record" or not self.rounds:
-            raise InvalidInput(f"solver={NEWTON!r} is for rounds that protect records: choose rounds=6 and leave unit out")
+            raise InvalidInput(f"solver={NEWTON!r} is for rounds that protect records. Choose rounds=6 and leave unit out.")
         names = self._names(len(limits))
         columns = [Column(name=name, low=low, high=high) for name, (low, high) in zip(names, limits.tolist(), strict=True)]
         budget = {name: value for name, value in self._budget().items() if name != "unit"}
@@ -247,7 +247,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     def _session(self) -> ModelAveraging:
         session: ModelAveraging | None = getattr(self, "_averaging", None)
         if session is None:
-            raise InvalidInput("no session was begun: call partial_fit first")
+            raise InvalidInput("no session was begun. Call partial_fit first.")
         return session
 
     def _begin(self, rows: list[Array], limits: Array) -> None:
@@ -288,7 +288,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         if not (self.warm_start and hasattr(self, "coef_")):
             return {"w": np.zeros((len(limits), size)), "b": np.zeros(size)}
         if self.coef_.shape != (size, len(limits)) or not np.isfinite(self.coef_).all():
-            raise InvalidInput("the coefficients there are do not fit these data: leave warm_start out, or clone the estimator")
+            raise InvalidInput("the coefficients there are do not fit these data. Leave warm_start out, or clone the estimator.")
         half, centre = _scales(limits)
         return {"w": self.coef_.T * half[:, None], "b": self.intercept_ + self.coef_ @ centre}
 
@@ -335,18 +335,18 @@ def _classes(given: ArrayLike | None, several: bool) -> NDArray[Any]:
     """The public labels, sorted. Raises :class:`InvalidInput` without any: they are never read from the data."""
     if given is None:
         raise InvalidInput(
-            "classes is not given: name the public labels, for example classes=[0, 1]; they are not read from data"
+            "classes is not given. Name the public labels, for example classes=[0, 1]; they are not read from data."
         )
     listed = np.asarray(given)
     if listed.dtype.kind == "U" and not all(isinstance(label, str) for label in given):  # type: ignore[union-attr]
-        raise InvalidInput("classes are texts and numbers: give all as texts, or all as numbers")
+        raise InvalidInput("classes are texts and numbers. Give all as texts, or all as numbers.")
     classes: NDArray[Any] = np.unique(listed)
     if listed.ndim != 1 or len(classes) != len(listed) or len(classes) < 2:
-        raise InvalidInput("classes must be a list of two or more different labels")
+        raise InvalidInput("classes is not a list of different labels. Give two or more.")
     if len(classes) > 2 and not several:
         raise InvalidInput(
-            f"one shot and solver={NEWTON!r} are for two classes and there are {len(classes)}: choose rounds of gradients, for "
-            "example rounds=30"
+            f"one shot and solver={NEWTON!r} are for two classes and there are {len(classes)}. Choose rounds of gradients, for "
+            "example rounds=30."
         )
     return classes
 

@@ -254,17 +254,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
         visible = int(np.isfinite(self.components_).all(axis=1).cumprod().sum())
         if 0 < visible < len(self.components_):
             raise InvalidInput(
-                f"noise hides some of the {len(self.components_)} components: choose n_components={visible}, or a larger epsilon"
+                f"noise hides some of the {len(self.components_)} components. Choose n_components={visible}, or a larger epsilon."
             )
         components: Array = self._known(self.components_, "the components")
         return components
 
     def _components_of(self, columns: int) -> int:
         if columns < 2:
-            raise InvalidInput(f"components of {columns} feature(s) say nothing: give two columns or more")
+            raise InvalidInput(f"components of {columns} feature(s) say nothing. Give two columns or more.")
         count = columns if self.n_components is None else self.n_components
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= columns:
-            raise InvalidInput(f"n_components is {count!r}: choose a whole number from 1 to {columns}, the number of columns")
+            raise InvalidInput(f"n_components is {count!r}. Choose a whole number from 1 to {columns}, the number of columns.")
         return int(count)
 
 

@@ -73,7 +73,7 @@ class Family(ABC):
 
 def _require_boolean(outcome: Column, name: str) -> None:
     if not outcome.boolean:
-        raise InputError(f"column {outcome.name!r} is the outcome of a {name} model: declare it as boolean")
+        raise InputError(f"column {outcome.name!r} is the outcome of a {name} model. Declare it as boolean.")
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class NegativeBinomial(_Log):
     def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
         low, high = _counts(outcome, "negative binomial")
         if not (math.isfinite(dispersion) and dispersion > 0):
-            raise InputError(f"dispersion is {dispersion:g}: choose a finite number > 0, of the variance m + dispersion m^2")
+            raise InputError(f"dispersion is {dispersion:g}. Choose a finite number > 0, of the variance m + dispersion m^2.")
         return cls(low, high, residual or high, dispersion)
 
     @property
@@ -181,7 +181,7 @@ class Gamma(_Log):
     @classmethod
     def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
         if not outcome.numeric or outcome.low < 0:
-            raise InputError(f"column {outcome.name!r} is the outcome of a Gamma model: declare it with bounds from 0 on")
+            raise InputError(f"column {outcome.name!r} is the outcome of a Gamma model. Declare it with bounds from 0 on.")
         return cls(outcome.low, outcome.high, residual or 10.0)
 
     @property
@@ -265,7 +265,7 @@ def _counts(outcome: Column, name: str) -> tuple[float, float]:
     if outcome.boolean:
         return 0.0, 1.0
     if not outcome.numeric or outcome.low < 0:
-        raise InputError(f"column {outcome.name!r} is the outcome of a {name} model: declare it with bounds from 0 on")
+        raise InputError(f"column {outcome.name!r} is the outcome of a {name} model. Declare it with bounds from 0 on.")
     return outcome.low, outcome.high
 
 

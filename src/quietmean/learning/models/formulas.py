@@ -67,23 +67,23 @@ class FormulaTerms:
             parsed = ast.parse(plain.strip(), mode="eval")
         # Also what is too deep for it.
         except Exception:
-            raise InputError(f"{expression!r} in the formula cannot be read: use columns, numbers and {_called()}") from None
+            raise InputError(f"{expression!r} in the formula cannot be read. Use columns, numbers and {_called()}.") from None
         called = {id(node.func) for node in ast.walk(parsed) if isinstance(node, ast.Call)}
         for node in ast.walk(parsed):
             if id(node) in called:
                 if not (isinstance(node, ast.Name) and node.id in ALLOWED):
-                    raise InputError(f"{expression!r} in the formula calls what it must not: use {_called()}")
+                    raise InputError(f"{expression!r} in the formula calls what it must not. Use {_called()}.")
             elif isinstance(node, ast.Name):
                 if (name := self._name(node.id)) not in self.columns.names:
                     near, declared = nearest(name, self.columns.names), ", ".join(self.columns.names)
-                    raise InputError(f"column {name!r} in the formula is not declared{near}: there are {declared}")
+                    raise InputError(f"column {name!r} in the formula is not declared{near}. Choose of {declared}.")
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _is_small(node.right):
                 raise InputError(
-                    f"{expression!r} in the formula has a power that is not a number up to {LARGEST_POWER}: write one"
+                    f"{expression!r} in the formula has a power that is not a number up to {LARGEST_POWER}. Write one."
                 )
             elif not isinstance(node, (*_PLAIN, *_OPERATORS, ast.Call, ast.keyword)):
                 raise InputError(
-                    f"{expression!r} in the formula does more than it may: use columns, numbers and {_called()}{NAMES_STAND}"
+                    f"{expression!r} in the formula does more than it may. Use columns, numbers and {_called()}{NAMES_STAND}."
                 )
 
     @cached_property
@@ -109,8 +109,8 @@ class FormulaTerms:
                 )
             except Exception as error:
                 raise InputError(
-                    f"the formula {self.formula!r} does not fit the columns ({type(error).__name__}): levels go in by themselves "
-                    "or as C(...), numbers also into functions"
+                    f"the formula {self.formula!r} does not fit the columns ({type(error).__name__}). Write levels "
+                    "by themselves or as C(...), numbers also in functions."
                 ) from None
         return matrix.model_spec
 
@@ -147,7 +147,7 @@ class FormulaTerms:
         if not np.isfinite(rows).all():
             wrong = self.names[int(np.isfinite(rows).all(axis=0).argmin())]
             raise InputError(
-                f"{wrong} is not a finite number everywhere within the bounds of its columns: choose bounds within which it is"
+                f"{wrong} is not a finite number everywhere within the bounds of its columns. Choose bounds within which it is."
             )
         return rows
 
@@ -253,7 +253,7 @@ class ModelDesign:
         public = self.terms.public
         lengths = np.sqrt(np.mean(public**2, axis=0))
         if (lengths == 0).any():
-            raise InputError(f"the term {self.names[int(lengths.argmin())]} is 0 for all values within the bounds: leave it out")
+            raise InputError(f"the term {self.names[int(lengths.argmin())]} is 0 for all values within the bounds. Leave it out.")
         scaled = public / lengths
         values, vectors = np.linalg.eigh(scaled.T @ scaled / len(scaled))
         if values[0] < _COLLINEAR:

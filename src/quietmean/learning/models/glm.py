@@ -63,12 +63,12 @@ class GeneralizedLinearModel(ModelByRounds):
         require_known("family", family, tuple(sorted(FAMILIES)))
         self.family  # noqa: B018 - refused here
         if self.terms.outcome in self.terms.used:
-            raise InputError(f"column {self.terms.outcome!r} is the outcome and on the right, too: leave it out there")
+            raise InputError(f"column {self.terms.outcome!r} is the outcome and on the right, too. Leave it out there.")
         if exposure:
             if family == "binomial":
-                raise InputError("exposure multiplies means, and a binomial model has odds: leave it out")
+                raise InputError("exposure multiplies means, and a binomial model has odds. Leave it out.")
             if self.columns.number(exposure).high <= 0:
-                raise InputError(f"column {exposure!r} is the exposure and has no values above 0: declare other bounds")
+                raise InputError(f"column {exposure!r} is the exposure and has no values above 0. Declare other bounds.")
 
     @cached_property
     def family(self) -> Family:
@@ -146,18 +146,18 @@ class ProportionalHazards(ModelByRounds):
         self.edges = tuple(float(edge) for edge in edges)
         require_known("baseline", baseline, tuple(BASELINES))
         if len(self.edges) < 2 or not all(0 <= low < high for low, high in pairwise(self.edges)):
-            raise InputError("edges must be two or more rising numbers from 0 on: the ends of the intervals of time")
+            raise InputError("edges are not the ends of intervals of time. Give two or more rising numbers from 0 on.")
         if self.columns.number(time).low < 0:
-            raise InputError(f"column {time!r} is the time and may be below 0: declare it with bounds from 0 on")
+            raise InputError(f"column {time!r} is the time and may be below 0. Declare it with bounds from 0 on.")
         for name in (_INTERVAL, _PARTY):
             if name in self.columns.names:
-                raise InputError(f"a column is called {name!r}, which the baseline has: call it something else")
+                raise InputError(f"a column is called {name!r}, which the baseline has. Call it something else.")
         self.terms = FormulaTerms(formula, self.columns)
         if self.terms.outcome:
-            raise InputError(f"{formula!r} names an outcome: write ~ term + term, and give time and event")
+            raise InputError(f"{formula!r} names an outcome. Write ~ term + term, and give time and event.")
         for name in (time, event):
             if name in self.terms.used:
-                raise InputError(f"column {name!r} is in the outcome and on the right, too: leave it out there")
+                raise InputError(f"column {name!r} is in the outcome and on the right, too. Leave it out there.")
         self.family  # noqa: B018 - refused here
 
     @cached_property
@@ -234,19 +234,23 @@ def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
     kind = _KINDS.get(str(purpose.get("model")))
     if kind is None:
         raise InputError(
-            f"the session fits {purpose.get('model')!r}, which this version does not know: it has {', '.join(_KINDS)}"
+            f"the session fits {purpose.get('model')!r}, which this version does not know. Choose one of {', '.join(_KINDS)}."
         )
     if purpose.get("version") != VERSION:
         raise InputError(
             f"the session fits a model by version {purpose.get('version', 1)} of its rounds, and this program by version "
-            f"{VERSION}: install at all sites the version that its coordinator has"
+            f"{VERSION}. Install at all sites the version that its coordinator has."
         )
     fields_of_model = {name: value for name, value in purpose.items() if name not in _NAMES}
     try:
         model = kind(**fields_of_model, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)
     except TypeError:
-        raise InputError("the session says no whole model: its coordinator writes it by save_study") from None
+        raise InputError(
+            "the session does not state a whole model. Ask its coordinator for it, as save_study writes it."
+        ) from None
     fields = model._asked(model._design_for(parties), OnPaper(count=parties))
     if fields["purpose"] != purpose or fields["dimension"] != study.dimension:
-        raise InputError("the session and its model do not belong together: its coordinator writes both by save_study")
+        raise InputError(
+            "the session and its model do not belong together. Ask its coordinator for both, as save_study writes them."
+        )
     return model

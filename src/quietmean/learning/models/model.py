@@ -72,9 +72,9 @@ class ModelByRounds:
     ) -> None:
         self.columns = Columns([column if isinstance(column, Column) else Column.model_validate(column) for column in columns])
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-            raise InputError(f"rounds is {rounds!r}: choose a whole number of at least 1")
+            raise InputError(f"rounds is {rounds!r}. Choose a whole number of at least 1.")
         if residual is not None and not (math.isfinite(residual) and residual > 0):
-            raise InputError(f"residual is {residual!r}: choose a finite number > 0, the largest that counts in full")
+            raise InputError(f"residual is {residual!r}. Choose a finite number > 0, the largest that counts in full.")
         self.rounds, self.residual = rounds, residual
         self._site = site_of(general.pop("site", None))
         stated = {name: value for name, value in general.items() if value is not None}
@@ -168,7 +168,7 @@ class ModelByRounds:
         if self._site.members is not None:
             if parties is not None or party_column is not None or isinstance(data, list | tuple | Mapping):
                 raise InputError(
-                    "at a site the data are the rows of this party alone: leave out lists, dicts, parties and party_column"
+                    "at a site the data are the rows of this party alone. Leave out lists, dicts, parties and party_column."
                 )
             return [read_columns(data, self.columns, notes.append)]
         _, parts = parties_of_data(data, self.columns, parties, party_column, notes.append)
@@ -193,7 +193,7 @@ class ModelByRounds:
         """What this party says yes to, at a site; nothing is sent. Raises :class:`InputError` where all are in one process."""
         members = self._site.members
         if members is None:
-            raise InputError("a contract is for parties between machines, and all are in one process: give a quietmean.Site")
+            raise InputError("a contract is for parties between machines, and all are in one process. Give a quietmean.Site.")
         return self._site.contract(self._asked(self._design_for(members)))
 
     def expect(self, made_up: Source, parties: int, *, records: int | None = None) -> Estimates:
@@ -205,7 +205,7 @@ class ModelByRounds:
         given = read_columns(made_up, self.columns, lambda note: None)
         count, design = len(given) if records is None else records, self._design_for(parties)
         if not len(given) or isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InputError("nothing is to be expected of no records: give a made-up table of some, and records of at least 1")
+            raise InputError("nothing is to be expected of no records. Give a made-up table of some, and records of at least 1.")
         fields = {name: value for name, value in self._asked(design, OnPaper(count=parties)).items() if name != "purpose"}
         noise = noise_of_total(SessionStudy.parse(fields).terms(parties).plan) / count
         newton = self._newton(design)
@@ -226,7 +226,7 @@ class ModelByRounds:
     @property
     def _fitted(self) -> Fit:
         if self._fit is None:
-            raise InputError("the model is not fitted yet: call fit first")
+            raise InputError("the model is not fitted yet. Call fit first.")
         return self._fit
 
     @property

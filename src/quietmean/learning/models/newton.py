@@ -200,7 +200,7 @@ class Newton:
         except OSError:
             read = None
         if read is None:
-            raise InputError(f"{path} is not a file of this model after a round: give one that save wrote")
+            raise InputError(f"{path} is not a file of this model after a round. Give one that save wrote.")
         for name in _FIELDS:
             value = read[name]
             setattr(self, name, value if value.ndim else int(value) if name in _COUNTS else float(value))

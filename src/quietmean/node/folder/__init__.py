@@ -126,8 +126,8 @@ class FolderTransport:
     ) -> None:
         if settings.mailbox is None:
             raise InputError(
-                "the keys of this party for this study were deleted with its result: give "
-                f"{named('store')} with the one that has it"
+                "the keys of this party for this study were deleted with its result. Give "
+                f"{named('store')} with the one that has it."
             )
         self._endpoint, self._identity, self._outbox = endpoint, identity, outbox
         self._handle = handle
@@ -223,7 +223,7 @@ class FolderTransport:
                 since, in_vain = time.monotonic(), 0
             in_vain += 1
             if in_vain > _QUIET_LOOKS and time.monotonic() - since > quiet:
-                raise NotYet(trouble or "all is done that can be done now: run the same command again later, the study goes on")
+                raise NotYet(trouble or "all is done that can be done now. Run the same command again later, the study goes on.")
             for link in self.links.values():
                 link.trouble = trouble or link.usual_trouble
             pause = _FIRST_PAUSE if news else min(2 * pause, _LAST_PAUSE)

@@ -225,13 +225,13 @@ def parse_folder(text: str) -> Callable[[str], FolderStorage]:
     Raises :class:`InputError` for what is neither, for credentials in a URL, and where a library is missing.
     """
     if "::" in text:
-        raise InputError(f"folder {text.partition('::')[0]}::... is a chain of places: name one place")
+        raise InputError(f"folder {text.partition('::')[0]}::... is a chain of places. Name one place.")
     parts = urlsplit(text)
     if "://" in text:
         # Whose account it is at the other end of ssh is public.
         if parts.password is not None or (parts.username is not None and parts.scheme != "sftp"):
             raise InputError(
-                "the folder's URL has credentials in it, which others can see: leave them to the system's own settings"
+                "the folder's URL has credentials in it, which others can see. Leave them to the system's own settings."
             )
         if parts.scheme in REMOTE:
             RemotePlace(text, "")
@@ -240,12 +240,12 @@ def parse_folder(text: str) -> Callable[[str], FolderStorage]:
         if parts.scheme in others:
             return partial(loaded(others[parts.scheme], "folder"), text)
         schemes = ", ".join(f"{scheme}://" for scheme in (*REMOTE, *sorted(others)))
-        raise InputError(f"folder {parts.scheme}://... cannot be used: give a path, or one of {schemes}")
+        raise InputError(f"folder {parts.scheme}://... cannot be used. Give a path, or one of {schemes}.")
     folder = Path(text)
     if not folder.is_dir():
-        raise InputError(f"folder {text!r} does not exist: make it, or mount it, or give the path of one")
+        raise InputError(f"folder {text!r} does not exist. Make it, or mount it, or give the path of one.")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise InputError(f"folder {text!r} cannot be read and written here: ask who keeps it for the right to do so")
+        raise InputError(f"folder {text!r} cannot be read and written here. Ask who keeps it for the right to do so.")
     return partial(DiskPlace, folder.resolve())
 
 
@@ -393,6 +393,6 @@ class Poller:
         """Raises :class:`InputError` where a valid file of this party is there that its outbox does not have."""
         if self._files(slot, others):
             raise InputError(
-                "the folder has a file of this party that its store does not know: the store was restored or copied, and must "
-                "not take part a second time; go on with the newest store, or stay out of this study"
+                "the folder has a file of this party that its store does not know, so the store was restored or "
+                "copied. Go on with the newest store, or stay out of this study."
             )

@@ -140,10 +140,12 @@ class Outbox:
         except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             refuse_outage(error, path)
             refuse_damage(error, f"file {path}", _DAMAGED)
-            raise InputError(f"file {path} cannot be used ({reason_of(error)}): it is made by join, beside its store") from None
+            raise InputError(
+                f"file {path} cannot be used ({reason_of(error)}). Use the one that join makes beside its store."
+            ) from None
         if sessions != [session]:
             self.close()
-            raise OtherSession(f"file {path} is of another study: give {named('store')} with another name")
+            raise OtherSession(f"file {path} is of another study. Give {named('store')} with another name.")
 
     @classmethod
     def of_round(cls, path: Path, session: str, party: PartyId) -> Self:
@@ -216,7 +218,7 @@ class Outbox:
 
 
 # No other file has what others may have seen of this one.
-_DAMAGED = "check the disk; what this party sent through the folder is in no other"
+_DAMAGED = "check the disk. What this party sent through the folder is in no other"
 
 
 @dataclass(frozen=True)

@@ -137,18 +137,18 @@ def _check(plan: Plan, values: Vector, kills: Sequence[Kill], directory: Path) -
     target = plan.target
     if values.shape != (target.parties, target.dimension):
         raise InputError(
-            f"the values have shape {values.shape} but the plan is for {(target.parties, target.dimension)}: make them agree"
+            f"the values have shape {values.shape} but the plan is for {(target.parties, target.dimension)}. Make them agree."
         )
     for kill in kills:
         if not 0 <= kill.party < target.parties:
-            raise InputError(f"party {kill.party} to be killed does not exist: parties are numbered 0..{target.parties - 1}")
+            raise InputError(f"party {kill.party} to be killed does not exist. Choose one of 0..{target.parties - 1}.")
         if kill.after is None and kill.phase != "mixing":
-            raise InputError(f"party {kill.party} is to be killed during {kill.phase}: say how many seconds after its beginning")
+            raise InputError(f"party {kill.party} is to be killed during {kill.phase}. Say how many seconds after its beginning.")
     try:
         directory.mkdir(mode=0o700)
     except OSError as error:
         refuse_outage(error, directory)
-        raise InputError(f"work directory {directory} cannot be made ({error.strerror}): name a new one") from None
+        raise InputError(f"work directory {directory} cannot be made ({error.strerror}). Name a new one.") from None
 
 
 class _LocalRun:
@@ -375,7 +375,7 @@ def _require_loopback() -> None:
         except OSError as error:
             why = error.strerror or "no answer"
             raise InputError(
-                f"parties on this machine talk over {_LOOPBACK}, which cannot be reached ({why}): bring the loopback interface up"
+                f"parties on this machine talk over {_LOOPBACK}, which is unreachable ({why}). Bring the loopback interface up."
             ) from None
 
 

@@ -27,7 +27,7 @@ from quietmean.node.local.processes import ONE_THREAD, PartyProcess
 SERVER = ("-m", "quietmean.node.local.fork_server")
 # Of one message between launcher and server, in bytes.
 MESSAGE_SIZE = 4096
-_GONE = "the process that starts the parties has ended: start the run again"
+_GONE = "the process that starts the parties has ended. Start the run again."
 
 # Other systems start each party anew; checkers of types for them read no further.
 assert sys.platform == "linux"  # noqa: S101

@@ -72,18 +72,20 @@ def read_status(path: Path) -> dict[str, Any]:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"status file {path} does not exist: no node has run with this store") from None
+        raise InputError(
+            f"status file {path} does not exist, as no node has run with this store. Start quietmean join with it."
+        ) from None
     except OSError as error:
         raise _unreadable(path, reason_of(error)) from None
     document = decode_json(raw, object, partial(_unreadable, path))
     if not isinstance(document, dict) or document.get("format") != FORMAT or type(document.get("pid")) is not int:
-        raise InputError(f"file {path} is not a status of this version ({FORMAT}): look with the version that runs the node")
+        raise InputError(f"file {path} is not a status of this version ({FORMAT}). Look with the version that runs the node.")
     document["alive"] = _alive(document)
     return document
 
 
 def _unreadable(path: Path, reason: str) -> InputError:
-    return InputError(f"status file {path} cannot be read ({reason}): is it one that quietmean join wrote?")
+    return InputError(f"status file {path} cannot be read ({reason}). Give one that quietmean join wrote.")
 
 
 def _alive(document: dict[str, Any]) -> bool | None:

@@ -85,7 +85,7 @@ def parse_address(text: str) -> Address:
     if objection:
         raise InputError(f"address {text!r} {objection}")
     if not host or _PORT.fullmatch(port) is None or int(port) > 65535:
-        raise InputError(f"address {text!r} is not host:port: write for example 192.0.2.7:7001, with a port in 1..65535")
+        raise InputError(f"address {text!r} is not host:port. Write for example 192.0.2.7:7001, with a port in 1..65535.")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -177,12 +177,12 @@ def open_account_socket(path: Path, user: str) -> AccountSocket:
     a socket of theirs.
     """
     if sys.platform != "linux":
-        raise InputError("this needs Linux, which tells whose process comes: use the pages on the own machine")
+        raise InputError("this needs Linux, which tells whose process comes. Use the pages on the own machine.")
     number = _number_of(user)
     try:
         mode = path.parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise InputError(f"folder {path.parent} can be written by everybody: choose one that only this account writes to")
+            raise InputError(f"folder {path.parent} can be written by everybody. Choose one that only this account writes to.")
         if path.is_socket():
             # Of a process that ended.
             path.unlink()
@@ -192,7 +192,7 @@ def open_account_socket(path: Path, user: str) -> AccountSocket:
         path.chmod(0o666)
     except OSError as error:
         raise InputError(
-            f"socket {path} cannot be made ({error.strerror or error}): choose a folder that this account writes to"
+            f"socket {path} cannot be made ({error.strerror or error}). Choose a folder that this account writes to."
         ) from None
     listening.users = frozenset({number})
     listening.listen()
@@ -209,4 +209,4 @@ def _number_of(user: str) -> int:
             return pwd.getpwnam(user).pw_uid
         raise KeyError(user)
     except KeyError:
-        raise InputError(f"account {user!r} does not exist on this machine: give the one whose processes may connect") from None
+        raise InputError(f"account {user!r} does not exist on this machine. Give the one whose processes may connect.") from None

@@ -47,7 +47,7 @@ KEY_PREFIX = "ed25519:"
 # In the environment: a file whose first line is the passphrase, for where nobody is there to type it.
 PASSPHRASE_FILE = "QUIETMEAN_PASSPHRASE_FILE"  # noqa: S105 - a name
 KEY_BYTES = 32
-_NO_KEY = "holds no private key: name the file with yours, or make one with quietmean key new"
+_NO_KEY = "holds no private key. Name the file with yours, or make one with quietmean key new."
 _ENCRYPTED = b"BEGIN ENCRYPTED PRIVATE KEY"
 _PRIME = 2**255 - 19
 _EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
@@ -134,33 +134,35 @@ class Identity:
                 file.readinto(pem)
         except FileNotFoundError:
             raise InputError(
-                f"key file {path} does not exist: check its name, or make your first one with quietmean key new"
+                f"key file {path} does not exist. Check its name, or make your first one with quietmean key new."
             ) from None
         except IsADirectoryError:
             raise InputError(f"key file {path} is a folder. Name the file.") from None
         except OSError as error:
-            raise InputError(f"key file {path} cannot be read ({error.strerror}): check its rights") from None
+            raise InputError(f"key file {path} cannot be read ({error.strerror}). Check its rights.") from None
         if b"PRIVATE KEY" not in pem:
             # Of a file that is none, rights are no matter.
             refuse_other(kind_of_content(bytes(pem)), f"file {path}", FileKind.KEY, FileKind.VOUCHER)
             raise InputError(f"key file {path} {_NO_KEY}")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
+            raise InputError(f"key file {path} is open to others (mode {mode:04o}). Run chmod 600 {path}.")
         secret = None
         if _ENCRYPTED in pem:
             if passphrase is None:
-                raise InputError(f"key file {path} is protected by a passphrase, which nobody gave: use it from the command line")
+                raise InputError(
+                    f"key file {path} is protected by a passphrase, which nobody gave. Use it from the command line."
+                )
             secret = passphrase()
         try:
             key = load_pem_private_key(pem, password=secret)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            wrong = "cannot be opened with this passphrase: try again"
+            wrong = "cannot be opened with this passphrase. Try again."
             missing = _NO_KEY
             raise InputError(f"key file {path} {missing if secret is None else wrong}") from None
         finally:
             pem[:] = bytes(len(pem))
         if not isinstance(key, Ed25519PrivateKey):
-            raise InputError(f"key file {path} holds a key of another kind than Ed25519: make one with quietmean key new")
+            raise InputError(f"key file {path} holds a key of another kind than Ed25519. Make one with quietmean key new.")
         return cls(key)
 
 
@@ -180,13 +182,13 @@ def public_key_bytes(text: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if not text.startswith(KEY_PREFIX) or len(raw) != KEY_BYTES:
-        raise InputError(f"key {text[:80]!r} is not a public key: copy the line {KEY_PREFIX}... that quietmean key new printed")
+        raise InputError(f"key {text[:80]!r} is not a public key. Copy the line {KEY_PREFIX}... that quietmean key new printed.")
     if format_public_key(raw) != text:
-        raise InputError(f"key {text!r} is spelt in another way than {format_public_key(raw)}: use that one spelling")
+        raise InputError(f"key {text!r} is spelt in another way than {format_public_key(raw)}. Use that one spelling.")
     y = int.from_bytes(raw, "little") % 2**255
     if y >= _PRIME or y in _SMALL_ORDER:
         raise InputError(
-            f"key {text!r} is none that quietmean key new can make: anybody could sign for it, ask its owner for the right one"
+            f"key {text!r} is none that quietmean key new can make: anybody could sign for it. Ask its owner for the right one."
         )
     return raw
 
@@ -260,7 +262,7 @@ def require_distinct(names: Iterable[str]) -> None:
     for name in names:
         before = seen.setdefault(_folded(name), name)
         if before is not name and before != name:
-            raise InputError(f"the names {before!r} and {name!r} differ in capitals or look alike: every party needs its own")
+            raise InputError(f"the names {before!r} and {name!r} differ in capitals or look alike. Give every party its own.")
 
 
 def show_hidden(text: str) -> str:
@@ -273,17 +275,17 @@ def _objection(name: str) -> str:
     if not name:
         return "is empty: every party needs a name"
     if len(name) > LONGEST_NAME:
-        return f"has {len(name)} characters: choose at most {LONGEST_NAME}"
+        return f"has {len(name)} characters. Choose at most {LONGEST_NAME}."
     hidden = [sign for sign in name if not _is_shown(sign)]
     if hidden:
-        return f"contains U+{ord(hidden[0]):04X}, which a screen does not show as itself: leave it out"
+        return f"contains U+{ord(hidden[0]):04X}, which a screen does not show as itself. Leave it out."
     if name != name.strip(" ") or "  " in name:
-        return "has spaces at an end or two in a row: leave them out"
+        return "has spaces at an end or two in a row. Leave them out."
     if not unicodedata.is_normalized("NFC", name):
         return "is not in Unicode's form NFC: type it again, with whole letters"
     scripts = sorted({script for sign in name if (script := _script(sign))})
     if len(scripts) > 1:
-        return f"mixes letters of {' and '.join(scripts)}, which may look alike: use one script"
+        return f"mixes letters of {' and '.join(scripts)}, which may look alike. Use one script."
     if not any(unicodedata.category(sign)[0] in "LN" for sign in name):
         return "has neither letters nor digits: nobody could say it on the phone"
     return ""
@@ -347,7 +349,7 @@ class Roster:
 
     def __post_init__(self) -> None:
         if len(self.entries) < 2:
-            raise InputError(f"the roster lists {len(self.entries)} party: at least 2 [[party]] entries are needed")
+            raise InputError(f"the roster lists {len(self.entries)} party. Add at least 2 [[party]] entries.")
         for entry in self.entries:
             parse_public_key(entry.public_key)
             require_name(entry.name)
@@ -363,12 +365,12 @@ class Roster:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise InputError(f"roster {path} cannot be read ({error.strerror}): check the path") from None
+            raise InputError(f"roster {path} cannot be read ({error.strerror}). Check the path.") from None
         refuse_other(kind_of_content(content), f"file {path}", FileKind.ROSTER)
-        raw = decode_toml(content, lambda reason: InputError(f"roster {path} is not valid TOML ({reason}): correct it"))
+        raw = decode_toml(content, lambda reason: InputError(f"roster {path} is not valid TOML ({reason}). Correct it."))
         parties = raw.get("party", [])
         if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):
-            raise InputError(f"roster {path} has no list of [[party]] tables: write one [[party]] table a party")
+            raise InputError(f"roster {path} has no list of [[party]] tables. Write one [[party]] table a party.")
         return cls(tuple(_parse_entry(number, party) for number, party in enumerate(parties, 1)))
 
     def __len__(self) -> int:
@@ -395,8 +397,8 @@ class Roster:
             if entry.public_key == identity.public_key:
                 return party
         if self.seal is not None:
-            raise InputError("your key is the key of nobody in this study: name the one with which you accepted")
-        raise InputError(f"your key is not in the roster: add {identity.public_key} to it at every party, or load the right key")
+            raise InputError("your key is the key of nobody in this study. Name the one with which you accepted.")
+        raise InputError(f"your key is not in the roster. Add {identity.public_key} to it at every party, or load the right key.")
 
     def to_toml(self) -> str:
         """The content of the roster's file."""
@@ -415,14 +417,14 @@ class Roster:
 def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
     for name in _FIELDS:
         if not isinstance(raw.get(name), str) or not raw[name]:
-            raise InputError(f"party {number} of the roster has no text {name!r}: give it name, address and key")
+            raise InputError(f"party {number} of the roster has no text {name!r}. Give it name, address and key.")
     unknown = sorted(set(raw) - set(_FIELDS))
     if unknown:
-        raise InputError(f"party {number} of the roster has an unknown field {unknown[0]!r}: use only name, address and key")
+        raise InputError(f"party {number} of the roster has an unknown field {unknown[0]!r}. Use only name, address and key.")
     return RosterEntry(raw["name"], parse_place(raw["address"]), raw["key"])
 
 
 def _refuse_duplicates(subject: str, values: list[str]) -> None:
     for value in values:
         if values.count(value) > 1:
-            raise InputError(f"{subject} {value!r} is in the roster twice: every party needs its own")
+            raise InputError(f"{subject} {value!r} is in the roster twice. Give every party its own.")

@@ -183,8 +183,8 @@ def open_socket(address: Address) -> socket.socket:
         return socket.create_server(address, family=family, backlog=_QUEUE)
     except OSError as error:
         raise InputError(
-            f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it, mend your "
-            f"address in the roster, or say with {named('listen')} where to listen here"
+            f"cannot listen on {format_address(address)} ({error.strerror}). Stop what uses it, mend your "
+            f"address in the roster, or say with {named('listen')} where to listen here."
         ) from None
 
 

@@ -40,8 +40,8 @@ def open_entrance(address: Address) -> socket.socket:
         return socket.create_server(address, family=socket.AF_INET6 if both else family, backlog=_QUEUE, dualstack_ipv6=both)
     except OSError as error:
         raise InputError(
-            f"cannot listen on {format_address((host or _ANY_HOST, port))} ({error.strerror}): stop what uses it, choose another "
-            f"address or port with {named('listen')}, or allow this account to use ports below 1024"
+            f"cannot listen on {format_address((host or _ANY_HOST, port))} ({error.strerror}). Stop what uses it, choose another "
+            f"address or port with {named('listen')}, or allow this account to use ports below 1024."
         ) from None
 
 
@@ -51,7 +51,7 @@ def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
         try:
             path.open("rb").close()
         except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror}): check the path and its rights") from None
+            raise InputError(f"{path} cannot be read ({error.strerror}). Check the path and its rights.") from None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -146,8 +146,8 @@ class RoundAhead:
             if over:
                 names = ", ".join(self._settings.names[party] for party in sorted(there)) or "nobody"
                 raise ProtocolFailure(
-                    f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun, try again "
-                    "later unless the others have ended the session"
+                    f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun. Try again "
+                    "later unless the others have ended the session."
                 )
             await asyncio.sleep(_ASKING)
 

@@ -82,10 +82,10 @@ class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 def over_text(progress: SeriesProgress, rounds: int, most: int) -> str:
     """Why no round follows, and what to do."""
     if progress.left:
-        return "this party has left the session for good, and takes part in no other round of it: agree on a new one"
+        return "this party has left the session for good, and takes part in no other round of it. Agree on a new one."
     if progress.begun >= most < rounds:
         return f"this party has taken part in {count_of(most, 'round')}, as many as it pays for: the session is over here"
-    return f"the session's {count_of(rounds, 'round is', 'rounds are')} over: keep what it has, or agree on a new one"
+    return f"the session's {count_of(rounds, 'round is', 'rounds are')} over. Keep what it has, or agree on a new one."
 
 
 # The last mean, kept while the round after it goes on: who comes back makes the same vector from it again. A line of JSON,

@@ -195,7 +195,7 @@ class PhaseRunner:
             names = ", ".join(context.names(ahead))
             raise ProtocolFailure(
                 f"{names} had messages of this party from later rounds than its store knows of: the store was restored from a "
-                "backup or copied, and takes no part in a study that has begun; start a new study"
+                "backup or copied, and takes no part in a study that has begun. Start a new study."
             )
         context.inbox.note_seen(self._may_have_come(here[1]))
 

@@ -239,12 +239,14 @@ class NodeSettings:
     def __post_init__(self) -> None:
         target = self.plan.target
         if len(self.roster) != target.parties:
-            raise InputError(f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}: make them agree")
+            raise InputError(
+                f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}. Make them agree."
+            )
         # Before any store is made.
         self.roster.find(self.identity)
         if self.folder is not None and self.plan.gated and not target.by_folder:
             # Who was put a file can open it at any time: nothing that is on its way is unseen, as another gate counts on.
-            raise InputError("the plan has a gate for parties that connect: plan the study for a folder, or let them connect")
+            raise InputError("the plan has a gate for parties that connect. Plan the study for a folder, or let them connect.")
 
     @property
     def plan(self) -> Plan:

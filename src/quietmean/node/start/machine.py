@@ -42,15 +42,15 @@ class Rules:
 
     def __post_init__(self) -> None:
         if sorted(self.conveners) != list(range(self.parties)):
-            raise InputError("the order of coordinators does not name every party once: seal the study again")
+            raise InputError("the order of coordinators does not name every party once. Seal the study again.")
         if not isinstance(self.colluding, int) or not 0 <= self.colluding < self.parties:
-            raise InputError(f"{self.colluding} colluding parties of {self.parties} are impossible: give a number of parties")
+            raise InputError(f"{self.colluding} colluding parties of {self.parties} are impossible. Give a number of parties.")
         least = self.least
         for name, count in (("minimum", self.start_quorum), ("the fewest parties of a result", self.least_result)):
             if not least <= count <= self.parties:
                 raise InputError(
-                    f"{name} is {count}: with {self.parties} parties of whom {self.colluding} may collude choose "
-                    f"{least}..{self.parties}, more than half of their sum, so that no two results can be made"
+                    f"{name} is {count}, but {self.colluding} of {self.parties} parties may collude. Choose {least}.."
+                    f"{self.parties}, more than half of their sum: else two results could be made."
                 )
 
     @property

@@ -222,7 +222,7 @@ class ByTime:
         """Raises :class:`NotStarted` once this party will not be in."""
         if progress.never:
             raise NotStarted(
-                "this party gave up waiting for the start, and takes no part in this study any more: agree on a later start_by"
+                "this party gave up waiting for the start, and takes no part in this study any more. Agree on a later start_by."
             )
         colluding, own = self._machine.rules.colluding, progress.attempt
         for (attempt, members), sayers in Counter(progress.others_bound.values()).items():
@@ -230,13 +230,14 @@ class ByTime:
             # More than may lie say so, and this party is not one of them or went on to a later attempt.
             if sayers > colluding and not inside and (self._me not in members or progress.latest > attempt):
                 raise NotStarted(
-                    f"the study started without this party, with {self._names(members)}: none of its data left this machine"
+                    f"the study started without this party, with {self._names(members)}. None of its data left this machine."
                 )
         if self._is_over:
             there = self._names({self._me, *self._present()})
             raise NotStarted(
-                f"the study did not start by its time with {self._terms.start_quorum} parties or more: there were {there}; none "
-                f"of this party's data left this machine ({by_this_clock(datetime.fromtimestamp(self._now(), UTC))})"
+                f"the study did not start by its time with {self._terms.start_quorum} parties or more. There were "
+                f"{there}. None of this party's data left this machine ("
+                f"{by_this_clock(datetime.fromtimestamp(self._now(), UTC))})."
             )
 
     @property

@@ -76,8 +76,8 @@ class Pairing:
         self._keys, self._party, self._store = settings.keys.pairs, settings.party, store
         if self._keys is not None and self._keys.own is None:
             raise InputError(
-                "the keys of this party for this study were deleted with its result: give "
-                f"{named('store')} with the one that has it"
+                "the keys of this party for this study were deleted with its result. Give "
+                f"{named('store')} with the one that has it."
             )
         self._known: dict[PartyId, Encapsulated] = {} if self._keys is None else store.encapsulated()
 

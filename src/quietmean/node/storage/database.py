@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from quietmean.core.errors import InputError, StorageError, reason_of
+from quietmean.core.errors import InputError, StorageError, as_sentence, reason_of
 from quietmean.core.outage import Trouble, is_forbidden, outage_of, reading_rows, refuse_damage, trouble_of
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.portability import open_private, sync_folder, write_log_anew
@@ -97,7 +97,7 @@ class StoreDatabase:
         except (OSError, sqlite3.Error) as error:
             if (outage := self._outage_in(error)) is not None:
                 raise outage from None
-            raise InputError(f"store {self._path} cannot be opened ({reason_of(error)}): choose a writable place") from None
+            raise InputError(f"store {self._path} cannot be opened ({reason_of(error)}). Choose a writable place.") from None
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
@@ -108,11 +108,11 @@ class StoreDatabase:
         except BaseException as error:
             self.close()
             if trouble_of(error) is Trouble.IN_USE:
-                raise InputError(f"store {self._path} is in use: this party runs already, stop that process first") from None
+                raise InputError(f"store {self._path} is in use: this party runs already. Stop that process first.") from None
             if isinstance(error, sqlite3.IntegrityError):
                 raise self._damaged(reason_of(error).partition(":")[0]) from None
             if isinstance(error, sqlite3.Error):
-                raise InputError(f"store {self._path} is not usable ({reason_of(error)}): choose another file") from None
+                raise InputError(f"store {self._path} is not usable ({reason_of(error)}). Choose another file.") from None
             raise
 
     @contextlib.contextmanager
@@ -130,7 +130,7 @@ class StoreDatabase:
             raise
 
     def _damaged(self, reason: str) -> InputError:
-        return InputError(f"store {self._path} is damaged ({reason}): {_DAMAGED}")
+        return InputError(f"store {self._path} is damaged ({reason}). {as_sentence(_DAMAGED)}")
 
     def _decoded(self) -> AbstractContextManager[None]:
         """The context in which rows are made values: see :func:`quietmean.core.outage.reading_rows`."""
@@ -160,8 +160,8 @@ class StoreDatabase:
             self._database.executescript(f"BEGIN EXCLUSIVE; {tables} PRAGMA user_version = {SCHEMA}; COMMIT;")
         elif version != SCHEMA:
             raise InputError(
-                f"store {self._path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with the "
-                "release that made it"
+                f"store {self._path} has schema version {version}, this version of quietmean knows {SCHEMA}. Finish it with the "
+                "release that made it."
             )
         if not self._passing:
             sync_folder(self._path.parent)
@@ -250,7 +250,7 @@ class StoreDatabase:
 
 
 # Of the disk, not of the store: no other one has its noise.
-_DAMAGED = "check the disk; this party cannot go on with it, and must not begin this study anew"
+_DAMAGED = "check the disk. This party cannot go on with it, and must not begin this study anew"
 
 
 def _connect(path: Path) -> sqlite3.Connection:

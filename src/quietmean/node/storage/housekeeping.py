@@ -28,7 +28,7 @@ def find_stores(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".store" and path.is_file())
     except OSError as error:
-        raise InputError(f"folder {folder} cannot be read ({error.strerror}): name the folder that holds stores") from None
+        raise InputError(f"folder {folder} cannot be read ({error.strerror}). Name the folder that holds stores.") from None
 
 
 def outbox_path(store: Path) -> Path:
@@ -63,7 +63,7 @@ def remove_store(store: Path) -> list[Path]:
     """
     with closing(_opened(store)) as database:
         if not _lock(database, store):
-            raise InputError(f"store {store} is in use: stop the process that has it open, then remove it")
+            raise InputError(f"store {store} is in use. Stop the process that has it open, then remove it.")
         # Anyone who comes now finds it locked, or gone.
         files = files_of(store)
         for path in files:
@@ -78,9 +78,9 @@ def require_store(store: Path) -> None:
     vectors = store.with_name(f"{store.name}.vectors")
     if not store.exists() or (store.is_file() and not store.stat().st_size):
         if vectors.exists():
-            raise InputError(f"file {vectors} is there without its store {store}: name another store, nothing is overwritten")
+            raise InputError(f"file {vectors} is there without its store {store}. Name another store, nothing is overwritten.")
         return
-    other = InputError(f"file {store} exists already and is not a store: name another store, nothing is overwritten")
+    other = InputError(f"file {store} exists already and is not a store. Name another store, nothing is overwritten.")
     try:
         # With its log: a process or a disk may have ended while what is in that was copied here. SQLite takes the log away again.
         with closing(_opened(store, "mode=rw" if _has_log(store) else "immutable=1")) as database:
@@ -120,15 +120,17 @@ def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
             start = file.read(len(_MAGIC))
         database = sqlite3.connect(f"file:{quote(str(store.absolute()))}?{mode}", uri=True, timeout=0, isolation_level=None)
     except FileNotFoundError:
-        raise InputError(f"store {store} does not exist: quietmean site clean FOLDER lists those of a folder") from None
+        raise InputError(
+            f"store {store} does not exist. Run quietmean site clean FOLDER, which lists those of a folder."
+        ) from None
     except (OSError, sqlite3.Error) as error:
         refuse_outage(error, store)
-        raise InputError(f"store {store} cannot be opened: check the path and your access rights") from None
+        raise InputError(f"store {store} cannot be opened. Check the path and your access rights.") from None
     # The first page may be half written, and its journal takes it away again.
     if start != _MAGIC and not _has_log(store):
         database.close()
         refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
-        raise InputError(f"file {store} is not a store of quietmean: nothing was removed")
+        raise InputError(f"file {store} is not a store of quietmean. Nothing was removed.")
     return database
 
 
@@ -146,8 +148,8 @@ def _lock(database: sqlite3.Connection, store: Path) -> bool:
         if trouble_of(error) is Trouble.IN_USE:
             return False
         refuse_outage(error, store)
-        raise InputError(f"store {store} cannot be opened: it is damaged") from None
+        raise InputError(f"store {store} cannot be opened, it is damaged. Restore it.") from None
     if not tables >= _TABLES:
         refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
-        raise InputError(f"file {store} is not a store of quietmean: nothing was removed")
+        raise InputError(f"file {store} is not a store of quietmean. Nothing was removed.")
     return True

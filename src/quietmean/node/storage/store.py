@@ -109,13 +109,13 @@ class Store(KeptBesideValues):
                 self._set_fact("nonce", fresh().secret)
                 self._set_fact("input", input_digest(owner or seed, self.nonce, value, weight))
         if self._fact("study") != study.encode():
-            raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
+            raise InputError(f"store {path} belongs to another study, plan or roster. Choose another file for this one.")
         if new:
             # A long value is not read twice.
             return
         kept, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
         if key is not None and kept is not None and kept != input_digest(key, self.nonce, value, weight):
-            raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
+            raise InputError(f"this study was started with other data, see store {path}. Start again with the same value.")
 
     @property
     def study(self) -> str | None:

@@ -263,7 +263,7 @@ def proxy_for(address: Address, environment: Mapping[str, str] = os.environ) -> 
         port = 0
     # The text may hold a password: it is not shown.
     if parts.scheme != "http" or not parts.hostname or not port:
-        raise InputError("the proxy in HTTPS_PROXY is not http://[USER:PASSWORD@]HOST:PORT: write it so, or unset it")
+        raise InputError("the proxy in HTTPS_PROXY is not http://[USER:PASSWORD@]HOST:PORT. Write it so, or unset it.")
     login = "" if parts.username is None else f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return WebProxy(parts.hostname, port, login)
 

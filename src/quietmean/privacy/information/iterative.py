@@ -124,7 +124,7 @@ class Repairer:
             change += np.asarray(self._transposed @ self._factors.solve(left))
             left = right_sides - np.asarray(self._both @ change)
         if not np.abs(left).max(initial=0.0) <= _LEFT * max(np.abs(missing).max(initial=0.0), np.finfo(float).tiny):
-            raise NumericalError("some observed messages carry no noise that hides them: use an exact method")
+            raise NumericalError("some observed messages carry no noise that hides them. Use an exact method.")
         result: Matrix = change[: self._terms]
         return result
 
@@ -133,7 +133,7 @@ def _factorise(matrix: sparse.csc_array[np.float64]) -> sparse_linalg.SuperLU[np
     try:
         return sparse_linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError as error:
-        raise NumericalError(f"some observed messages carry no noise that hides them ({error}): use an exact method") from None
+        raise NumericalError(f"some observed messages carry no noise that hides them ({error}). Use an exact method.") from None
 
 
 def _levels(hidden: Sparse) -> Ints:
@@ -197,7 +197,7 @@ def bound_mu(
     honest = adversary.honest(transcript.parties)
     wrong = set(parties or ()) - set(honest)
     if wrong:
-        raise InputError(f"party {min(wrong)} is not an honest party of this execution: bound mu of honest ones")
+        raise InputError(f"party {min(wrong)} is not an honest party of this execution. Choose an honest one.")
     if parties is None:
         bounds = _all_by_rounds(transcript, adversary, sensitivity)
         if bounds is not None:

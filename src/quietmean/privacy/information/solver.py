@@ -47,7 +47,7 @@ def direct_information(
     Raises :class:`NumericalError` if the transcript is too large, or if rounding hides which messages are redundant.
     """
     if transcript.messages > MOST_MESSAGES:
-        raise NumericalError(f"{transcript.messages} messages are too many for dense matrices")
+        raise NumericalError(f"{transcript.messages} messages are too many for dense matrices. Use the iterative method.")
     view = adversary.view(transcript)
     values, noise = transcript.eliminated()
     shifts = np.sqrt(extra) * values[np.ix_(view.messages, np.array(honest))]
@@ -340,7 +340,7 @@ def _refined(
         if stalled:
             break
     if not best <= _ACCEPTED:
-        raise NumericalError(f"the information matrix is accurate only to {best:.1g}: too ill-conditioned a transcript")
+        raise NumericalError(f"the transcript is too ill-conditioned. The information matrix is accurate only to {best:.1g}.")
     return changes, best
 
 

@@ -120,7 +120,7 @@ class CentralDP(DiscreteNoise, Mechanism):
     sigma: float = parameter(
         help="standard deviation of the noise on the sum, per coordinate",
         at_least=0,
-        remedy="a standard deviation is a finite number >= 0",
+        remedy="choose a finite number >= 0",
     )
     aggregator: PartyId = parameter(0, help="the trusted party that sees every value", option=True, key="curator", flag="curator")
 

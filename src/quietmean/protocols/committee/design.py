@@ -204,7 +204,7 @@ def design(
     gridded = _on_finest_grid(shape, noise, target.parties, stated)
     parameters = _parameters(committee, target, gridded)
     if not charge(parameters, target.sensitivity).epsilon(target.delta) <= target.epsilon:
-        raise InputError(f"noise of {parameters.sigma:g} keeps no epsilon of {target.epsilon:g}: plan with a larger delta")
+        raise InputError(f"noise of {parameters.sigma:g} keeps no epsilon of {target.epsilon:g}. Plan with a larger delta.")
     return parameters
 
 
@@ -267,12 +267,12 @@ def _on_finest_grid(
         if fine < coarse or not fits(coarse):
             raise InputError(
                 f"products of {contributors} contributors have no room: rounding would bias squares by more than a tenth of the "
-                "standard error; plan for fewer contributors or a smaller epsilon, or leave products out"
+                "standard error. Plan for fewer contributors or a smaller epsilon, or leave products out."
             )
     if not fits(coarse):
         raise InputError(
-            f"a sum of {contributors} values of {noise.dimension} coordinates has no room modulo {shape.prime}: plan for fewer "
-            "contributors or coordinates, a smaller largest_weight, or a larger epsilon"
+            f"a sum of {contributors} values of {noise.dimension} coordinates has no room modulo {shape.prime}. Plan for fewer "
+            "contributors or coordinates, a smaller largest_weight, or a larger epsilon."
         )
     return on_grid(shape, noise, mu, largest_that_holds(fits, coarse, fine))
 

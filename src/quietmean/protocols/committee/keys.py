@@ -73,7 +73,7 @@ def raw_key(public_key: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != KEY_BYTES or key_line(raw) != public_key:
-        raise InputError(f"{public_key[:64]!r} is not a public key: a line of {_PREFIX} and 32 bytes in base64 is due")
+        raise InputError(f"{public_key[:64]!r} is not a public key. Give a line of {_PREFIX} and 32 bytes in base64.")
     return raw
 
 

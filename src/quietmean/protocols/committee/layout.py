@@ -131,7 +131,7 @@ class Layout:
         above = levels - self.lows
         moved = self.records is not None and (self.records.steps_of(levels) != numbers[self.records.places]).any()
         if moved or (above < 0).any() or (above > self.spans).any():
-            raise InputError("a value is none that this study's records have: let the plan of the study encode them")
+            raise InputError("a value is none that this study's records have. Let the plan of the study encode them.")
         # The last weight counts where the others do not reach.
         position = np.arange(self.bits) - self.starts[self.number]
         ends = np.r_[self.starts[1:], self.bits] - 1
@@ -216,7 +216,7 @@ def layout_of(parameters: CommitteeParameters, statement: StatedValue, weight: f
     if not statement.records:
         return Layout.of(lows, highs, relations)
     if weight != 1 or parameters.centre:
-        raise InputError("products are those of a single record: give largest_weight 1")
+        raise InputError("products are those of a single record. Give largest_weight 1.")
     return _of_records(parameters, statement, lows, highs, relations)
 
 
@@ -230,7 +230,7 @@ def _of_records(
         own, units = slice(place, place + record.size), record.units
         lows[own], highs[own] = record.lows[: record.size], record.highs[: record.size]
         if (np.maximum(-lows[own], highs[own]) * units > offset).any():
-            raise InputError("a number of a record is beyond the plan's range: make a new plan")
+            raise InputError("a number of a record is beyond the plan's range. Make a new plan.")
         # Of groups a record is in one.
         if len(record.indicators) > 1:
             ones = np.ones(len(record.indicators), dtype=np.int64)
@@ -251,7 +251,7 @@ def _whole(relation: LinearRelation, scale: float, shift: float, lows: Ints, hig
     least, most = int(ends.min(axis=0).sum()), int(ends.max(axis=0).sum())
     if max(most - low, high - least) >= prime:
         raise InputError(
-            f"a relation of {len(places)} numbers reaches {max(most - low, high - least)} steps, and there is room for {prime}: "
-            "take a larger step, or a smaller largest_weight"
+            f"a relation of {len(places)} numbers reaches {max(most - low, high - least)} steps, and there is room for {prime}. "
+            "Take a larger step, or a smaller largest_weight."
         )
     return WholeRelation(places, coefficients, low, high)

@@ -62,7 +62,7 @@ class CommitteeFields(Configured):
     step: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
     sigma: float = parameter(help="standard deviation of each member's noise", above=0, remedy=_POSITIVE)
     largest_weight: float = parameter(help="the largest public weight of a contribution", above=0, remedy=_POSITIVE)
-    dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+    dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="choose 1 or more")
     verified: bool = parameter(
         False,
         help="members check what is stated of contributions and of noise",
@@ -76,7 +76,7 @@ class CommitteeFields(Configured):
         written=lambda value: bool(value.bits_of_record),
     )
     sums: int | None = parameter(
-        None, help="members' sums that a result is from, where that is known", at_least=1, remedy="a result is from 1 sum or more"
+        None, help="members' sums that a result is from, where that is known", at_least=1, remedy="choose 1 or more"
     )
 
     def parameters(self, contributors: int) -> CommitteeParameters:
@@ -170,7 +170,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
 
     def design(self, target: Target) -> Design:
         if target.committee is None:
-            raise InputError("the target has no committee: say how many members it has")
+            raise InputError("the target has no committee. Say how many members it has.")
         return self.planned(target, target.committee)
 
     @cached_property
@@ -215,8 +215,8 @@ class CommitteeSharing(CommitteeFields, Mechanism):
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """Make no machine. Raises :class:`InputError`: contributors send one file, and members have no value."""
         raise InputError(
-            "contributors to a committee send one file each, and its members open the sum: take part with quietmean send "
-            "and quietmean join --contributions FOLDER"
+            "contributors to a committee send one file each, and its members open the sum. Take part with quietmean send "
+            "and quietmean join --contributions FOLDER."
         )
 
     def batch(

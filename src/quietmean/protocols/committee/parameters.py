@@ -218,32 +218,32 @@ def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
     yield Condition(
         "minimum",
         1 <= parameters.minimum <= parameters.contributors,
-        f"minimum is {parameters.minimum} contributions of {parameters.contributors} contributors: choose 1 to "
-        f"{parameters.contributors}",
+        f"minimum is {parameters.minimum} contributions of {parameters.contributors} contributors. Choose 1 to "
+        f"{parameters.contributors}.",
     )
     most = parameters.committee.secrets
     yield Condition(
         "lists and sums with f members gone",
         1 <= parameters.secrets <= most,
-        f"{parameters.secrets} numbers on a polynomial need more members than stay: choose 1 to {most}",
+        f"{parameters.secrets} numbers on a polynomial need more members than stay. Choose 1 to {most}.",
     )
     yield Condition(
         "ballots",
         1 <= parameters.ballots <= LARGEST_BALLOTS,
-        f"ballots is {parameters.ballots}: choose 1 to {LARGEST_BALLOTS}",
+        f"ballots is {parameters.ballots}. Choose 1 to {LARGEST_BALLOTS}.",
     )
     yield Condition("dimension", parameters.dimension >= 1, "a value has at least 1 coordinate")
-    yield Condition("region", parameters.region in (BOX, BALL), f"region is {parameters.region!r}: choose {BOX} or {BALL}")
+    yield Condition("region", parameters.region in (BOX, BALL), f"region is {parameters.region!r}. Choose {BOX} or {BALL}.")
     yield Condition(
         "what is verified has ranges",
         parameters.region == BOX or not parameters.verified,
-        "the norm of a value in a ball is not verified in this version: leave verified out, or state bounds of each number",
+        "the norm of a value in a ball is not verified in this version. Leave verified out, or state bounds of each number.",
     )
     yield Condition(
         "products are those of one record",
         not parameters.bits_of_record
         or (parameters.bits_of_record > 0 and parameters.verified and parameters.largest_weight == 1 and not parameters.centre),
-        "products are checked of single records only: give verified, and largest_weight 1",
+        "products are checked of single records only. Give verified, and largest_weight 1.",
     )
     yield from _numbers(parameters)
 
@@ -251,23 +251,23 @@ def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
 def _numbers(parameters: CommitteeParameters) -> Iterator[Condition]:
     for name in ("clip", "step", "sigma", "largest_weight"):
         value = getattr(parameters, name)
-        yield Condition(name, math.isfinite(value) and value > 0, f"{name} is {value:g}: choose a finite number > 0")
-    yield Condition("centre", math.isfinite(parameters.centre), f"centre is {parameters.centre:g}: choose a finite number")
+        yield Condition(name, math.isfinite(value) and value > 0, f"{name} is {value:g}. Choose a finite number > 0.")
+    yield Condition("centre", math.isfinite(parameters.centre), f"centre is {parameters.centre:g}. Choose a finite number.")
     yield Condition(
         "rounding stays inside the box",
         parameters.region != BOX or (parameters.clip / parameters.step).is_integer(),
-        f"bounds {parameters.clip:g} from the centre are not a multiple of the step {parameters.step:g}: "
-        f"choose a step that divides {parameters.clip:g}",
+        f"bounds {parameters.clip:g} from the centre are not a multiple of the step {parameters.step:g}. "
+        f"Choose a step that divides {parameters.clip:g}.",
     )
     yield Condition(
         "scale",
         LEAST_SCALE <= parameters.scale <= LARGEST_SCALE,
-        f"sigma is {parameters.scale:g} steps: choose {LEAST_SCALE:g} to {LARGEST_SCALE:g} steps",
+        f"sigma is {parameters.scale:g} steps. Choose {LEAST_SCALE:g} to {LARGEST_SCALE:g} steps.",
     )
     room = parameters.prime // 2
     yield Condition(
         "the sum is that of whole numbers for any contributors",
         parameters.largest_sum < room,
         f"a sum over {parameters.contributors} contributors reaches {parameters.largest_sum:.6g} steps, and there is room for "
-        f"{room}: take a larger step, a smaller largest_weight, or fewer contributors",
+        f"{room}. Take a larger step, a smaller largest_weight, or fewer contributors.",
     )

@@ -132,8 +132,8 @@ class RecordProducts:
             reach = max(-(min(corners) + below[row]), max(corners) + above[row])
             if reach >= prime:
                 raise InputError(
-                    f"a product reaches {reach} on the plan's grid, and there is room for {prime}: leave products out, or ask "
-                    "for fewer statistics"
+                    f"a product reaches {reach} on the plan's grid, and there is room for {prime}. Leave products out, or ask "
+                    "for fewer statistics."
                 )
 
     def broken(self, numbers: Wide, prime: int) -> Wide:

@@ -119,7 +119,7 @@ def _admitted(session: CommitteeSession, chosen: bytes) -> bool:
 def merge_results(results: Sequence[Result]) -> Result:
     """All sums of several files together, which were read. Raises :class:`ResultError` for none, and for two choices."""
     if not results:
-        raise ResultError("no file has sums: give those of the members")
+        raise ResultError("no file has sums. Give those of the members.")
     if any(result.choice != results[0].choice for result in results[1:]):
         # It takes more than c_m members that vote twice.
         raise ResultError("two choices were opened: more members lie than this study was planned for, use neither result")

@@ -53,25 +53,25 @@ class CommitteeSession:
         if len(self.session) != _SESSION_BYTES:
             raise InputError(f"a session is {_SESSION_BYTES} bytes, not {len(self.session)}")
         if not len(set(self.members)) == len(self.mailboxes) == parameters.members:
-            raise InputError(f"{len(set(self.members))} members of a committee of {parameters.members}: list each of them once")
+            raise InputError(f"{len(set(self.members))} members of a committee of {parameters.members}. List each of them once.")
         if len(set(self.mailboxes)) != parameters.members:
-            raise InputError("two members have the same mailbox key: each makes its own for this study")
+            raise InputError("two members have the same mailbox key. Make one for each, for this study alone.")
         admitted = len(self.contributors) + self.vouchers
         if admitted != parameters.contributors:
             raise InputError(f"{admitted} contributors are admitted, and the plan is for {parameters.contributors}")
         # More would let the sum wrap around.
         if any(not 0 < weight <= parameters.largest_weight for weight in self.contributors.values()):
-            raise InputError(f"a contributor may have a weight above {parameters.largest_weight:g}: plan with the largest one")
+            raise InputError(f"a contributor may have a weight above {parameters.largest_weight:g}. Plan with the largest one.")
         if parameters.verified:
             # Whether there is room for all that is stated.
             layout = self.layout(parameters.largest_weight)
             if parameters.bits_of_record != (0 if layout.records is None else layout.bits):
-                raise InputError("the plan's products are others than those of its domain: make a new plan")
+                raise InputError("the plan's products are others than those of its domain. Make a new plan.")
 
     def member(self, public_key: str) -> int:
         """The number of a member. Raises :class:`InputError` for somebody else's key."""
         if public_key not in self.members:
-            raise InputError("this key is not that of a member of this committee: take the key of the entry")
+            raise InputError("this key is not that of a member of this committee. Take the key of the entry.")
         return self.members.index(public_key)
 
     @cached_property

@@ -195,13 +195,13 @@ def check_quantisation(parameters: ConsensusParameters, quantisation: Quantisati
     if parameters.theta == 0 and not parameters.broadcast and not quantisation.two_step and dynamics.antisymmetric_noise:
         raise InputError(
             "theta is 0 and differences are over one step: a part of them changes sign every step and never vanishes, so the "
-            "quantiser would overload for ever; take two_step, broadcast or theta >= 0.2"
+            "quantiser would overload for ever. Take two_step, broadcast or theta >= 0.2."
         )
     rate = slowest_difference(dynamics, parameters.broadcast)
     if quantisation.gamma <= rate and quantisation.gamma < 1:
         raise InputError(
             f"gamma is {quantisation.gamma:g} but differences shrink only like {rate:.4f}^t: the quantiser would overload and "
-            f"freeze the result at a wrong value; take gamma >= {default_gamma(rate):.4f}"
+            f"freeze the result at a wrong value. Take gamma >= {default_gamma(rate):.4f}."
         )
 
 

@@ -57,7 +57,7 @@ def complete(parameters: Completed, parties: int) -> Completed:
     if parameters.bits is not None:
         completed = completed.quantised(_quantisation(parameters, completed))
     elif says_nothing := [name for name, usual in UNQUANTISED.items() if getattr(parameters, name) != usual]:
-        raise InputError(f"{says_nothing[0]} is of a quantiser, and bits is missing: give bits too, or leave it out")
+        raise InputError(f"{says_nothing[0]} is of a quantiser, and bits is missing. Give bits too, or leave it out.")
     iterations = default_iterations(completed) if parameters.iterations is OPEN else completed.iterations
     return replace(completed, iterations=iterations, **_opening(parameters, iterations))
 
@@ -92,7 +92,7 @@ def _quantisation(requested: ConsensusParameters, iteration: ConsensusParameters
     bits = MOST_BITS if requested.bits is None or automatic else requested.bits
     if requested.delta_min > 0 and requested.iterations is OPEN:
         raise InputError(
-            f"delta_min is {requested.delta_min:g} > 0 and iterations is missing: every message leaks more, so fix their number"
+            f"delta_min is {requested.delta_min:g} > 0 and iterations is missing. Give their number, as every message leaks more."
         )
     two_step = given_value(requested.two_step, iteration.theta == 0 and not iteration.broadcast)
     gamma_chosen = requested.gamma is not OPEN
@@ -106,7 +106,7 @@ def _quantisation(requested: ConsensusParameters, iteration: ConsensusParameters
     if not automatic:
         return chosen
     if requested.delta_0 is not OPEN:
-        raise InputError('delta_0 follows from the bits that "auto" finds: leave it out, or name the bits')
+        raise InputError('delta_0 follows from the bits that "auto" finds. Leave it out, or name the bits.')
     return enough_bits(iteration, chosen, requested.value_sd, rate)
 
 
@@ -120,7 +120,7 @@ def default_iterations(parameters: ConsensusParameters) -> int:
     settings = parameters.quantisation
     rate = Dynamics.of(parameters).rho if settings is None else settings.gamma
     if rate >= 1:
-        raise InputError("gamma is 1 and iterations is missing: nothing ever shrinks, give the number of iterations")
+        raise InputError("gamma is 1 and iterations is missing: nothing ever shrinks. Give the number of iterations.")
     return iterations_to(rate, _ACCURACY)
 
 
@@ -154,12 +154,12 @@ def designed(requested: Settings, target: Target) -> tuple[Settings, float, str]
 
     if target.dropouts > 0:
         raise InputError(
-            f"dropouts of {target.dropouts:g}: consensus is exact only among parties that stay, plan it with dropouts 0 or take "
-            "another protocol"
+            f"dropouts of {target.dropouts:g}: consensus is exact only among parties that stay. Plan it with dropouts 0 or take "
+            "another protocol."
         )
     for name in ("sigma_local", "local_noise", "sigma_z", "edges", "graph", "connectivity", "radius", "graph_seed"):
         if getattr(requested, name) is not parameters_of(type(requested))[name].default:
-            raise InputError(f"option {name!r} is what this plan computes: leave it out")
+            raise InputError(f"option {name!r} is what this plan computes. Leave it out.")
     if target.nats is not None:
         return exact_mean(requested, target)
     honest = target.parties - target.colluding
@@ -209,7 +209,7 @@ def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, st
     """
     if requested.delta_min > 0:
         raise InputError(
-            f"delta_min is {requested.delta_min:g}, which leaves an error in a mean that is to be exact: leave it out"
+            f"delta_min is {requested.delta_min:g}, which leaves an error in a mean that is to be exact. Leave it out."
         )
     honest, nats, prior = target.parties - target.colluding, target.nats or 0.0, target.prior_sd
     # A thousandth below the target, for what rounding to whole numbers may add.
@@ -363,7 +363,7 @@ def enough_bits(parameters: ConsensusParameters, settings: Quantisation, value_s
         room = _ROOM * chosen.largest_input
         if trial.end <= room:
             return replace(chosen, delta_0=first * max(1.0, trial.start / (_ROOM_AT_START * chosen.largest_input)))
-    raise InputError(f"differences overload even {_WIDE} bits: take a slower gamma than {settings.gamma:g}")
+    raise InputError(f"differences overload even {_WIDE} bits. Take a slower gamma than {settings.gamma:g}.")
 
 
 def refuse_overload(parameters: ConsensusParameters, value_sd: float) -> None:
@@ -380,5 +380,5 @@ def refuse_overload(parameters: ConsensusParameters, value_sd: float) -> None:
         kind = "broadcasts" if parameters.broadcast else f"differences over {'two steps' if settings.two_step else 'one step'}"
         raise InputError(
             f"bits is {settings.bits}, but with theta {parameters.theta:g} and {kind} {share:.1%} of the numbers would overload "
-            f'for ever and follow in full, which costs more bytes than is predicted: take {needed}, or "auto"'
+            f'for ever and follow in full, which costs more bytes than is predicted. Take {needed}, or "auto".'
         )

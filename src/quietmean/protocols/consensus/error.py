@@ -166,7 +166,7 @@ def honest_components(parameters: ConsensusParameters, corrupt: Collection[Party
 def _honest_labels(parameters: ConsensusParameters, corrupt: Collection[PartyId]) -> tuple[Ints, Ints]:
     wrong = [party for party in corrupt if not 0 <= party < parameters.parties]
     if wrong:
-        raise InputError(f"corrupt party {min(wrong)} does not exist: parties are numbered 0..{parameters.parties - 1}")
+        raise InputError(f"corrupt party {min(wrong)} does not exist. Choose one of 0..{parameters.parties - 1}.")
     is_honest = np.ones(parameters.parties, dtype=np.bool_)
     is_honest[list(corrupt)] = False
     inside = parameters.edges[is_honest[parameters.edges].all(axis=1)]
@@ -201,7 +201,7 @@ def mutual_information(parameters: ConsensusParameters, corrupt: Collection[Part
     Raises :class:`InputError` without any corrupt party, and for one that does not exist.
     """
     if not corrupt:
-        raise InputError("the closed form is against a coalition: name at least one corrupt party")
+        raise InputError("the closed form is against a coalition. Name at least one corrupt party.")
     return nats_of_hidden(hiding_covariance(parameters, corrupt), prior_sd)
 
 

@@ -42,13 +42,13 @@ class Quantisation:
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MOST_BITS:
-            raise InputError(f"bits is {self.bits}: choose 1..{MOST_BITS}")
+            raise InputError(f"bits is {self.bits}. Choose 1..{MOST_BITS}.")
         if not 0 < self.gamma <= 1:
-            raise InputError(f"gamma is {self.gamma:g}: the cells shrink by a factor 0 < gamma <= 1")
+            raise InputError(f"gamma is {self.gamma:g}. Choose 0 < gamma <= 1.")
         if not (np.isfinite(self.delta_0) and self.delta_0 > 0):
-            raise InputError(f"delta_0 is {self.delta_0:g}: the first cell width is a finite number > 0")
+            raise InputError(f"delta_0 is {self.delta_0:g}. Choose a finite number > 0.")
         if not (np.isfinite(self.delta_min) and 0 <= self.delta_min <= self.delta_0):
-            raise InputError(f"delta_min is {self.delta_min:g}: choose 0 <= delta_min <= delta_0 = {self.delta_0:g}")
+            raise InputError(f"delta_min is {self.delta_min:g}. Choose 0 <= delta_min <= delta_0 = {self.delta_0:g}.")
 
     def width(self, iteration: int) -> float:
         """The cell width of ``iteration`` = 1, 2, ..."""
@@ -67,7 +67,7 @@ def _read_sigma_z(raw: Any) -> float | Array:
     if is_kind(raw, float):
         return float(raw)
     if not isinstance(raw, list):
-        raise InputError(f"field 'sigma_z' is {raw!r}: it must be a number")
+        raise InputError(f"field 'sigma_z' is {raw!r}. Give a number.")
     pairs = convert(raw, list[tuple[float, float]], partial(unfit_field, "sigma_z"))
     return np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
@@ -152,7 +152,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         help="rounds without a message after which an edge is given up",
         option=True,
         at_least=1,
-        remedy="an edge can be given up after 1 silent round at the earliest",
+        remedy="choose 1 silent round or more",
     )
     open_edges: str = parameter(
         help="edges that have to be open before a party tells anything of its value: by default all, or each by itself",
@@ -170,7 +170,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         flag=None,
         required=False,
         at_least=0,
-        remedy="a standard deviation is a finite number >= 0",
+        remedy="choose a finite number >= 0",
         written=_has_local_noise,
     )
     bits: int | None = parameter(
@@ -188,7 +188,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         required=False,
         above=0,
         at_most=1,
-        remedy="the cells shrink by a factor 0 < gamma <= 1",
+        remedy="choose 0 < gamma <= 1",
         written=_is_quantised,
     )
     delta_0: float = parameter(
@@ -196,7 +196,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         option=True,
         required=False,
         above=0,
-        remedy="the first cell width is a finite number > 0",
+        remedy="choose a finite number > 0",
         written=_is_quantised,
     )
     delta_min: float = parameter(
@@ -215,7 +215,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         help="standard deviation of the values that a quantiser is made for",
         option=True,
         above=0,
-        remedy="a standard deviation is a finite number > 0",
+        remedy="choose a finite number > 0",
         written=never_written,
     )
 
@@ -226,22 +226,24 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         deviations = self.deviations
         if len(deviations) != len(self.edges):
             pairs, edges = len(deviations), len(self.edges)
-            raise InputError(f"sigma_z lists {pairs} pairs for {edges} edges: give one pair per edge, in rising order of edges")
+            raise InputError(f"sigma_z lists {pairs} pairs for {edges} edges. Give one pair per edge, in rising order of edges.")
         if deviations.ndim != 2 or deviations.shape[1] != 2 or not (np.isfinite(deviations).all() and (deviations >= 0).all()):
-            raise InputError("sigma_z is not a standard deviation: give a finite number >= 0, or two of them for each edge")
+            raise InputError("sigma_z is not a standard deviation. Give a finite number >= 0, or two of them for each edge.")
         if (self.local_noise == "none") != (self.sigma_local == 0):
-            raise InputError(f"local_noise {self.local_noise!r} with sigma_local {self.sigma_local:g}: give both or none")
+            raise InputError(f"local_noise {self.local_noise!r} with sigma_local {self.sigma_local:g}. Give both or none.")
         if self.step and self.local_noise not in ("none", "gaussian"):
-            raise InputError(f"local_noise {self.local_noise!r} is not on a grid: choose gaussian, or leave grid out")
+            raise InputError(f"local_noise {self.local_noise!r} is not on a grid. Choose gaussian, or leave grid out.")
         if not is_connected(self.edges, self.parties):
-            raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
+            raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties. Add edges.")
         if self.open_edges == ALL and not self.keeps_edges:
             raise InputError(
-                f"open_edges is all and patience is {self.patience}: an edge that is given up later hides nothing, take a "
-                f"patience above the {self.iterations} iterations, or {EACH} as open_edges"
+                f"open_edges is all and patience is {self.patience}: an edge that is given up later hides nothing. Take a "
+                f"patience above the {self.iterations} iterations, or {EACH} as open_edges."
             )
         if self.broadcast and self.quantisation is not None and self.quantisation.two_step:
-            raise InputError("two_step with broadcast has no use: the differences of a broadcast vanish for every theta")
+            raise InputError(
+                "two_step has no use with broadcast, whose differences vanish for every theta. Leave one of them out."
+            )
 
     @property
     def complete(self) -> bool:

@@ -81,7 +81,7 @@ def shrinkage_of(
         return 1.0
     number = round(weight) if responding is None else responding
     if not 1 <= number <= parties or (responding is None and abs(weight - number) > 1e-9 * parties):
-        raise InputError(f"the weights sum to {weight:g}: say how many parties responded, or give every party weight 1")
+        raise InputError(f"the weights sum to {weight:g}. Say how many parties responded, or give every party weight 1.")
     return shrinkage(dimension * parameters.noise_in_sum(parties, number) / weight**2, parameters.radius)
 
 
@@ -94,7 +94,7 @@ class LateDecoder:
 
     def __init__(self, parameters: CordpDmeParameters, parties: int) -> None:
         if parameters.aggregator is not None:
-            raise InputError(f"party {parameters.aggregator} aggregates: late messages go to it, give no single ones")
+            raise InputError(f"party {parameters.aggregator} aggregates: late messages go to it. Give no single ones.")
         self._parameters = parameters
         self._parties = parties
         self._releases: dict[PartyId, Release] = {}
@@ -105,10 +105,10 @@ class LateDecoder:
         Raises :class:`InputError` for an unknown party, and for a second, different message of a party.
         """
         if not 0 <= party < self._parties:
-            raise InputError(f"party {party} does not exist: parties are numbered 0..{self._parties - 1}")
+            raise InputError(f"party {party} does not exist. Choose one of 0..{self._parties - 1}.")
         earlier = self._releases.setdefault(party, release)
         if not np.array_equal(earlier.vector, release.vector) or earlier.weight != release.weight:
-            raise InputError(f"party {party} sent two different messages: the second one would reveal more, keep the first")
+            raise InputError(f"party {party} sent two different messages. Keep the first, the second one would reveal more.")
 
     @property
     def responding(self) -> int:
@@ -117,7 +117,7 @@ class LateDecoder:
     def estimate(self) -> Vector:
         """The estimate from all messages so far, shape (d,). Raises :class:`ProtocolFailure` if there are none."""
         if not self._releases:
-            raise ProtocolFailure("no message has arrived: there is nothing to decode")
+            raise ProtocolFailure("no message has arrived. Wait for one, there is nothing to decode.")
         # In the order of the parties: the same messages give the same sum to the last bit, in whatever order they came.
         releases = [self._releases[party] for party in sorted(self._releases)]
         vector: Vector = np.sum([release.vector for release in releases], axis=0)
@@ -156,8 +156,8 @@ def _check_parties(protocol: CorDPDME, parties: int) -> None:
     partners = protocol.partners
     if partners is not None and (partners < 2 or partners % 2 or partners >= parties):
         raise InputError(
-            f"partners is {partners} with {parties} parties: choose an even number >= 2 and below the number of parties, "
-            "or leave it out to share noise with everybody"
+            f"partners is {partners} with {parties} parties. Choose an even number >= 2 and below the number of parties, "
+            "or leave it out to share noise with everybody."
         )
 
 

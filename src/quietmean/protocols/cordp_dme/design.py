@@ -112,7 +112,7 @@ def optimal_design(parties: int, responding: int, colluding: int, unit: float, e
     _check(n, t, c)
     if not (math.isfinite(unit) and unit > 0 and 0 < excess < 1):
         raise InputError(
-            f"a noise variance of {unit:g} with excess {excess:g} is impossible: choose both > 0, the excess below 1"
+            f"a noise variance of {unit:g} with excess {excess:g} is impossible. Choose both > 0, the excess below 1."
         )
     honest = n - c
     if t <= c + 1 or honest == 1:
@@ -196,11 +196,11 @@ def responder_curve(
 
 def _check(parties: int, responding: int, colluding: int) -> None:
     if parties < 1:
-        raise InputError(f"{parties} parties cannot compute anything: at least 1 is needed")
+        raise InputError(f"{parties} parties cannot compute anything. Give at least 1.")
     if not 1 <= responding <= parties:
-        raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
+        raise InputError(f"{responding} of {parties} parties responding is impossible. Choose 1..{parties}.")
     if not 0 <= colluding < parties:
-        raise InputError(f"{colluding} of {parties} parties colluding leaves nobody honest: choose 0..{parties - 1}")
+        raise InputError(f"{colluding} of {parties} parties colluding leaves nobody honest. Choose 0..{parties - 1}.")
 
 
 # b / v is searched on this grid; of ratios within the tolerance of the best the smallest is taken, since it limits the
@@ -243,7 +243,7 @@ def sparse_design(parties: int, responding: int, colluding: int, unit: float, pa
     ``unit`` is s, the variance of the Gaussian mechanism. Raises :class:`InputError` for graphs too large to be decomposed.
     """
     if parties > _LARGEST:
-        raise InputError(f"{parties} parties are too many to design noise on a sparse graph: choose at most {_LARGEST}")
+        raise InputError(f"{parties} parties are too many to design noise on a sparse graph. Choose at most {_LARGEST}.")
     pairs = place_pairs(parties, partners)
     tried = _all_coalitions(parties, colluding)
     # Running parties need no calibration: they start without this import.

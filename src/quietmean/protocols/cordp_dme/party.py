@@ -19,7 +19,7 @@ from quietmean.protocols.publishing import PrivateValue
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
-_DEVIATION = "a standard deviation is a finite number >= 0"
+_DEVIATION = "choose a finite number >= 0"
 
 
 class MeanDecoder(StrEnum):
@@ -58,7 +58,7 @@ class CordpDmeParameters(DiscreteNoise):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.decoder == MeanDecoder.BIASED and self.radius is None and self.sigma_own is not OPEN:
-            raise InputError("decoder biased has no radius: give the largest L2 norm of a value, for example radius 1")
+            raise InputError("decoder biased has no radius. Give the largest L2 norm of a value, for example radius 1.")
 
     @property
     def own_deviation(self) -> float:
@@ -172,7 +172,7 @@ _DRAWS = 64
 def all_pairs(parties: int) -> Pairs:
     """All pairs, shape (n (n-1) / 2, 2). Raises :class:`InputError` for more than 20 000 parties."""
     if parties > _MOST_COMPLETE:
-        raise InputError(f"{parties} parties have too many pairs to share noise in all of them: choose partners, for example 30")
+        raise InputError(f"{parties} parties have too many pairs to share noise in all of them. Choose partners, for example 30.")
     return complete_pairs(parties)
 
 

@@ -114,8 +114,8 @@ def check_partners(partners: int, least_partners: int, parties: int) -> None:
     most_partners = min(partners, parties - 1)
     if least_partners > most_partners:
         raise InputError(
-            f"least_partners is {least_partners} but a party has only {most_partners} for sure: choose {most_partners} or "
-            "fewer, or more partners"
+            f"least_partners is {least_partners} but a party has only {most_partners} for sure. Choose {most_partners} or "
+            "fewer, or more partners."
         )
 
 
@@ -237,7 +237,7 @@ def _check_parties(protocol: GOPA, parties: int) -> None:
     elif protocol.least_partners:
         raise InputError(
             f"least_partners is {protocol.least_partners} but party {protocol.aggregator} collects: what it publishes "
-            "is the total, leave one of the two out"
+            "is the total. Leave one of the two out."
         )
 
 

@@ -205,7 +205,7 @@ def shared_pairs(execution: Execution) -> Ints:
 def _parameters_of(execution: Execution) -> GopaParameters:
     protocol = execution.protocol
     if not isinstance(protocol, GopaParameters):
-        raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
+        raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account. Give an execution of gopa.")
     return protocol
 
 

@@ -26,7 +26,7 @@ EXCHANGE, RELEASE = 1, 2
 PEER_ROUNDS = 2
 # Up to this many parties share noise in all pairs by default, where no collector has to hear of every pair.
 _MOST_COMPLETE, _MANY = 1000, 200
-_DEVIATION = "a standard deviation is a finite number >= 0"
+_DEVIATION = "choose a finite number >= 0"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -45,7 +45,7 @@ class GopaParameters(DiscreteNoise):
         option=True,
         required=False,
         at_least=1,
-        remedy="each party needs at least 1 other to share noise with",
+        remedy="choose 1 or more",
     )
     least_partners: int = parameter(
         help="with how few others that are there a party still publishes; without a collector",

@@ -366,7 +366,7 @@ def own_noise_loss(parameters: PushSumParameters, parties: int) -> GridLossConve
 
 def _dimension(parameters: PushSumParameters) -> int:
     if parameters.dimension is None:
-        raise InputError("dimension is missing: what rounding to a grid costs depends on it, add the number of coordinates")
+        raise InputError("dimension is missing: what rounding to a grid costs depends on it. Add the number of coordinates.")
     return parameters.dimension
 
 

@@ -61,7 +61,7 @@ class LocalDP(DiscreteNoise, Mechanism):
     sigma: float = parameter(
         help="standard deviation of every party's noise, per coordinate",
         at_least=0,
-        remedy="a standard deviation is a finite number >= 0",
+        remedy="choose a finite number >= 0",
     )
 
     @property

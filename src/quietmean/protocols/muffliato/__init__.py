@@ -68,7 +68,7 @@ def network_design(
     sigma^2 = (ln(1/delta) / (epsilon - e) + 1) T d D^2 / (2 n e) over 0 < e < epsilon, least where its derivative vanishes.
     """
     if not (epsilon > 0 and 0 < delta < 1):
-        raise InputError(f"epsilon is {epsilon:g} and delta {delta:g}: choose epsilon > 0 and 0 < delta < 1")
+        raise InputError(f"epsilon is {epsilon:g} and delta {delta:g}. Choose epsilon > 0 and 0 < delta < 1.")
     from scipy.optimize import minimize_scalar
 
     log_delta = math.log(1.0 / delta)
@@ -209,7 +209,7 @@ class Muffliato(MuffliatoParameters, Mechanism):
         while error(many) > accuracy:
             if many > _MOST_ROUNDS:
                 raise InputError(
-                    f"gossip over {parties} parties takes more than {_MOST_ROUNDS} rounds to converge: name another protocol"
+                    f"gossip over {parties} parties takes more than {_MOST_ROUNDS} rounds to converge. Name another protocol."
                 )
             few, many = many, 2 * many
         while many - few > 1:

@@ -37,12 +37,8 @@ class MuffliatoParameters(DiscreteNoise):
     paper's value for the graph.
     """
 
-    sigma: float = parameter(
-        help="standard deviation of every party's noise", at_least=0, remedy="a standard deviation is a finite number >= 0"
-    )
-    rounds: int = parameter(
-        help="rounds of gossip", option=True, at_least=1, at_most=10_000, remedy="gossip needs at least 1 round: choose 1..10000"
-    )
+    sigma: float = parameter(help="standard deviation of every party's noise", at_least=0, remedy="choose a finite number >= 0")
+    rounds: int = parameter(help="rounds of gossip", option=True, at_least=1, at_most=10_000, remedy="choose 1..10000")
     schedule: str = parameter(help="the graph along which parties gossip", option=True, required=False, choices=GRAPHS)
     out_degree: int = parameter(
         help="to how many others each party sends in a round",
@@ -64,7 +60,7 @@ class MuffliatoParameters(DiscreteNoise):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.momentum, str) and self.momentum != ACCELERATED:
-            raise InputError(f"momentum is {self.momentum!r}: choose 1 for plain gossip, {ACCELERATED!r}, or 1 <= momentum < 2")
+            raise InputError(f"momentum is {self.momentum!r}. Choose 1 for plain gossip, {ACCELERATED!r}, or 1 <= momentum < 2.")
 
     @property
     def own_deviation(self) -> float:

@@ -217,8 +217,8 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         """Draw the schedule. Raises :class:`InputError` where everybody cannot be connected to everybody any more."""
         if parties > MOST_PARTIES:
             raise InputError(
-                f"everybody deals to everybody, which is for up to {MOST_PARTIES} parties, not {parties}: name another protocol, "
-                "such as inca"
+                f"everybody deals to everybody, which is for up to {MOST_PARTIES} parties, not {parties}. Name another protocol, "
+                "such as inca."
             )
         return draw_schedule(parties, self.rounds, seed)
 

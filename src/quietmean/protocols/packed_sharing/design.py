@@ -255,7 +255,7 @@ def _shaped(requested: Settings, target: Target, largest: float) -> Settings:
     n, c = target.parties, target.colluding
     gone = given_value(requested.gone, leaving(target))
     if gone >= n:
-        raise InputError(f"gone is {gone}, but there are {n} members: choose fewer than these")
+        raise InputError(f"gone is {gone}, but there are {n} members. Choose fewer than these.")
     lies = given_value(requested.lies, _lies_for_next_to_nothing(target, gone) if requested.secrets is OPEN else 0)
     most_secrets = _most_secrets(target, gone, lies)
     region = given_value(requested.region, BOX)
@@ -345,7 +345,7 @@ def _check_target(parameters: PackedSharingParameters, target: Target) -> None:
     """Noise for privacy: s^2 (u_min - c) is at least the variance needed. A proof by the charge itself."""
     spent = charge(parameters, target.sensitivity, target.parties, parameters.minimum - target.colluding)
     if not spent.epsilon(target.delta) <= target.epsilon:
-        raise InputError(f"noise of {parameters.sigma:g} keeps no epsilon of {target.epsilon:g}: plan with a larger delta")
+        raise InputError(f"noise of {parameters.sigma:g} keeps no epsilon of {target.epsilon:g}. Plan with a larger delta.")
 
 
 def chance_of_another_run(parameters: PackedSharingParameters, target: Target) -> float:

@@ -168,7 +168,7 @@ def rounded_pieces(parameters: PackedSharingParameters, value: Vector, weight: f
     """Encode in pieces. Raises :class:`InputError` for another size, or too large a weight."""
     check_weight(weight, parameters.largest_weight)
     if value.size != parameters.dimension:
-        raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")
+        raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}. Make another plan.")
     reach = weight * parameters.clip / parameters.step
     if parameters.region == BALL:
         # All together: how long they are decides of each.
@@ -227,7 +227,7 @@ def least_mu(target: Target, points: float) -> float:
     left = target.delta - (1 + grown) * (drawn + points) * (1 + _SLACK)
     if left <= 0:
         raise InputError(
-            f"delta {target.delta:g} is below what drawing {target.dimension} coordinates costs: plan with a larger delta"
+            f"delta {target.delta:g} is below what drawing {target.dimension} coordinates costs. Plan with a larger delta."
         )
     return mu_of_budget(target.epsilon, left) * (1 - _SLACK)
 

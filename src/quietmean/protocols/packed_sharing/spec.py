@@ -67,9 +67,7 @@ class PackedSharingParameters(Configured):
     :class:`InputError` for parameters that contradict each other.
     """
 
-    members: int = parameter(
-        help="parties that hold shares: all of them", at_least=2, remedy="shares need at least 2 members to hold them"
-    )
+    members: int = parameter(help="parties that hold shares: all of them", at_least=2, remedy="choose 2 or more")
     colluding: int = parameter(help="parties that may collude", at_least=0, remedy="choose a number of parties >= 0")
     colluding_members: int = parameter(
         help="members that may collude: so many random points hide a value", at_least=0, remedy="choose a number of members >= 0"
@@ -78,11 +76,9 @@ class PackedSharingParameters(Configured):
         help="numbers of a value that share one polynomial",
         option=True,
         at_least=1,
-        remedy="a polynomial carries at least 1 number",
+        remedy="choose 1 or more",
     )
-    minimum: int = parameter(
-        help="least inputs that give a result", option=True, at_least=1, remedy="a result needs at least 1 input"
-    )
+    minimum: int = parameter(help="least inputs that give a result", option=True, at_least=1, remedy="choose 1 or more")
     lies: int = parameter(
         help="wrong sums that are corrected", option=True, required=False, at_least=0, remedy="choose a number of members >= 0"
     )
@@ -103,26 +99,26 @@ class PackedSharingParameters(Configured):
     largest_weight: float = parameter(
         help="the largest public weight of a party", option=True, required=False, above=0, remedy=_POSITIVE
     )
-    dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+    dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="choose 1 or more")
     inputs: tuple[int, ...] | None = parameter(
         None, help="parties whose values were added up, where that is known", read=_read_parties, write=_write_parties
     )
     sums: int | None = parameter(
-        None, help="members' sums that a result is from, where that is known", at_least=1, remedy="a result is from 1 sum or more"
+        None, help="members' sums that a result is from, where that is known", at_least=1, remedy="choose 1 or more"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prime is not OPEN and self.prime not in (LARGE_PRIME, SMALL_PRIME):
-            raise InputError(f"prime is {self.prime}: choose {LARGE_PRIME} (4 bytes a number) or {SMALL_PRIME} (2 bytes)")
+            raise InputError(f"prime is {self.prime}. Choose {LARGE_PRIME} (4 bytes a number) or {SMALL_PRIME} (2 bytes).")
         if any(getattr(self, name) is OPEN for name in ("sigma", "step", "clip")):
             return
         if not LEAST_SCALE <= self.scale <= LARGEST_SCALE:
             raise InputError(
-                f"sigma is {self.scale:g} steps: choose {LEAST_SCALE:g}..{LARGEST_SCALE:g} steps, by another step or sigma"
+                f"sigma is {self.scale:g} steps. Choose {LEAST_SCALE:g}..{LARGEST_SCALE:g} steps, by another step or sigma."
             )
         if self.clip / self.step > _LARGEST_INTEGER:
-            raise InputError(f"a step of {self.step:g} is too fine for values up to {self.clip:g}: raise it")
+            raise InputError(f"a step of {self.step:g} is too fine for values up to {self.clip:g}. Raise it.")
 
     @property
     def threshold(self) -> int:
@@ -212,8 +208,8 @@ def conditions(parameters: PackedSharingParameters, parties: int) -> Iterator[Co
     yield Condition(
         "the sum is that of whole numbers",
         needed <= room,
-        f"a sum over {parties} parties reaches {needed:.6g} steps but modulo {parameters.prime} there is room for {room}: take "
-        f"prime {LARGE_PRIME}, a larger step, a smaller largest_weight, or fewer parties",
+        f"a sum over {parties} parties reaches {needed:.6g} steps but modulo {parameters.prime} there is room for {room}. Take "
+        f"prime {LARGE_PRIME}, a larger step, a smaller largest_weight, or fewer parties.",
     )
 
 
@@ -221,24 +217,26 @@ def _roles(parameters: PackedSharingParameters, parties: int) -> Iterator[Condit
     m, c, cm = parameters.members, parameters.colluding, parameters.colluding_members
     yield Condition("somebody to add up with", parties >= 2, f"{parties} party has nobody to add up with: at least 2 are needed")
     yield Condition(
-        "every party is a member", m == parties, f"members is {m} of {parties} parties: all parties are members, choose {parties}"
+        "every party is a member",
+        m == parties,
+        f"members is {m} of {parties} parties: all parties are members. Choose {parties}.",
     )
     yield Condition(
         "every party is a member",
         cm == c,
-        f"colluding_members is {cm} but {c} parties may collude, all of them members: choose {c}",
+        f"colluding_members is {cm} but {c} parties may collude, all of them members. Choose {c}.",
     )
     is_whole = parameters.region != BOX or (parameters.clip / parameters.step).is_integer()
     yield Condition(
         "rounding stays inside the box",
         is_whole,
         f"a box from -{parameters.clip:g} to {parameters.clip:g} around its centre is not a whole number of steps of "
-        f"{parameters.step:g}: choose a step that divides {parameters.clip:g}",
+        f"{parameters.step:g}. Choose a step that divides {parameters.clip:g}.",
     )
     yield Condition(
         "a ballot takes one byte",
         parameters.ballots <= LARGEST_BALLOTS,
-        f"ballots is {parameters.ballots}: choose 1..{LARGEST_BALLOTS}",
+        f"ballots is {parameters.ballots}. Choose 1..{LARGEST_BALLOTS}.",
     )
 
 
@@ -247,17 +245,17 @@ def _privacy(parameters: PackedSharingParameters, parties: int) -> Iterator[Cond
     yield Condition(
         "secrecy: every secret and every member has a point of its own",
         m + parameters.secrets < parameters.prime,
-        f"{m} members and {parameters.secrets} secrets need more points than {parameters.prime} has: choose fewer secrets",
+        f"{m} members and {parameters.secrets} secrets need more points than {parameters.prime} has. Choose fewer secrets.",
     )
     yield Condition(
         "privacy before the start: somebody's noise is unknown to all colluders",
         u >= c + 1,
-        f"minimum is {u} inputs, of which {c} may be the colluders' own: nobody's noise is left, choose {c + 1} or more",
+        f"minimum is {u} inputs, of which {c} may be the colluders' own: nobody's noise is left. Choose {c + 1} or more.",
     )
     yield Condition(
         "inputs",
         u <= parties,
-        f"minimum is {u} inputs of {parties} parties: there would never be a result, choose {parties} or fewer",
+        f"minimum is {u} inputs of {parties} parties: there would never be a result. Choose {parties} or fewer.",
     )
     yield Condition(
         "one sum, even if members lie",
@@ -274,15 +272,15 @@ def _results(parameters: PackedSharingParameters) -> Iterator[Condition]:
         parameters.votes_needed <= staying,
         f"a decision needs {parameters.votes_needed} of {m} "
         f"votes as {parameters.colluding_members} members may collude, but with {f} "
-        f"gone there are {staying}: plan for fewer dropouts, or for fewer colluding parties",
+        f"gone there are {staying}. Plan for fewer dropouts, or for fewer colluding parties.",
     )
     needed = parameters.threshold + 2 * e
     yield Condition(
         "a result with f members gone at any moment, and e sums wrong",
         needed <= staying,
         f"a result needs {needed} sums ({parameters.colluding_members} colluding, {parameters.secrets} secrets, 2 for each of "
-        f"{e} wrong sums), but with {f} of {m} members gone there are {staying}: choose fewer secrets or lies, or plan for fewer "
-        "dropouts",
+        f"{e} wrong sums), but with {f} of {m} members gone there are {staying}. Choose fewer secrets or lies, or plan for fewer "
+        "dropouts.",
     )
 
 

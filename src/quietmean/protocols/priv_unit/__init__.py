@@ -44,7 +44,7 @@ class PrivUnitParameters(Configured):
         help="epsilon of the pure guarantee",
         at_least=_EPSILONS[0],
         at_most=_EPSILONS[1],
-        remedy=f"PrivUnitG is implemented for {_EPSILONS[0]:g} <= epsilon <= {_EPSILONS[1]:g}",
+        remedy=f"choose {_EPSILONS[0]:g} <= epsilon <= {_EPSILONS[1]:g}",
     )
     probability: float = parameter(help="probability of the cap around the value", required=False)
 
@@ -54,8 +54,8 @@ class PrivUnitParameters(Configured):
             return
         if not 0.5 <= self.probability < 1 or self.log_odds_below < 0 or self.outside <= 0 or self.beyond <= 0:
             raise InputError(
-                f"probability is {self.probability:g}: the cap at epsilon {self.epsilon:g} needs 1/2 <= probability and "
-                "log(probability / (1 - probability)) <= epsilon"
+                f"probability is {self.probability:g}, which the cap at epsilon {self.epsilon:g} does not allow. "
+                "Choose 1/2 <= probability and log(probability / (1 - probability)) <= epsilon."
             )
 
     @property
@@ -157,9 +157,7 @@ def direction_of(value: Vector, weight: float) -> Vector:
     length = float(np.linalg.norm(value))
     if not abs(length - weight) <= LENGTH_TOLERANCE * weight:
         # The value is private, so the error does not contain it.
-        raise InputError(
-            f"the value is not a unit vector times its weight {weight:g}: PrivUnitG needs vectors of L2 norm 1, scale them first"
-        )
+        raise InputError(f"the value is not a unit vector times its weight {weight:g}. Scale vectors to L2 norm 1 first.")
     return value / length
 
 
@@ -252,8 +250,8 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         """
         if abs(target.sensitivity - _DIAMETER) > 1e-9:
             raise InputError(
-                f"sensitivity is {target.sensitivity:g}: PrivUnitG takes unit vectors only, for which it is {_DIAMETER:g}; scale "
-                "the values to length 1, or choose another protocol"
+                f"sensitivity is {target.sensitivity:g}: PrivUnitG takes unit vectors only, for which it is {_DIAMETER:g}. Scale "
+                "the values to length 1, or choose another protocol."
             )
         parameters = replace(self, epsilon=target.epsilon, probability=best_probability(target.epsilon, target.dimension))
         responding = target.responding
@@ -276,8 +274,8 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """Make no transcript. Raises :class:`InputError`: the noise is not Gaussian."""
         raise InputError(
-            "PrivUnitG adds no Gaussian noise, so there is nothing to certify from a transcript: every report is "
-            f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, against every coalition"
+            "PrivUnitG adds no Gaussian noise, so a transcript has nothing to certify. Use its plan: every report is "
+            f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, against every coalition."
         )
 
     def batch(

@@ -235,7 +235,7 @@ def choose_grid(parameters: PushSumParameters, target: Target) -> tuple[float, f
         largest_value = parameters.largest_value or target.sensitivity
         raise InputError(
             f"32 bits with room for values of {largest_value:g} make a grid of {grid:g}, too coarse beside noise of "
-            f"{smallest:g}: give a smaller largest_value, or value_bits = 64"
+            f"{smallest:g}. Give a smaller largest_value, or value_bits = 64."
         )
     # Three digits, down: machines whose libraries differ in the last bits get the same plan.
     return grid, max(parameters.largest_value, _digits_down(_room(parameters, grid)))
@@ -264,9 +264,9 @@ def check_room(parameters: PushSumParameters, values: Vector) -> None:
         check_steps(values, parameters.grid)
     elif not within(values, parameters.largest_value):
         raise InputError(
-            f"a coordinate of a party's value is larger than {parameters.largest_value:g}, for which the plan's grid has room: "
-            "plan with the option largest_value, the largest coordinate of any party's vector (a sum over its records where a "
-            "record is protected), or with value_bits = 64"
+            f"a coordinate of a party's value is larger than {parameters.largest_value:g}, for which the plan's grid has room. "
+            "Plan with the option largest_value, the largest coordinate of any party's vector (a sum over its records where a "
+            "record is protected), or with value_bits = 64."
         )
 
 

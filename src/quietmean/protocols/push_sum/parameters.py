@@ -23,7 +23,7 @@ Terms = tuple[tuple[int, float], ...]
 # The number of the guard of a party's noise terms; those of Z count from 1.
 GUARD_TERM = 0
 # The remedy in errors about standard deviations.
-DEVIATION = "a standard deviation is a finite number >= 0"
+DEVIATION = "choose a finite number >= 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +105,22 @@ class Injection:
         """
         rounds = len(portion) - 1
         if noise.shape != (rounds + 1, rounds):
-            raise InputError(f"Z has shape {noise.shape} but c has {rounds + 1} entries: Z needs shape ({rounds + 1}, {rounds})")
+            raise InputError(
+                f"Z has shape {noise.shape} but c has {rounds + 1} entries. Give Z the shape ({rounds + 1}, {rounds})."
+            )
         if not (np.isfinite(portion).all() and np.isfinite(noise).all()):
-            raise InputError("c or Z has an entry that is not finite: give numbers only")
+            raise InputError("c or Z has an entry that is not finite. Give numbers only.")
         scale = max(1.0, float(np.abs(noise).max()))
         if abs(portion.sum() - 1) > _TOLERANCE:
-            raise InputError(f"c sums to {portion.sum():.12g}: the portions of the value must sum to 1")
+            raise InputError(f"c sums to {portion.sum():.12g}. Let the portions of the value sum to 1.")
         worst = int(np.argmax(np.abs(noise.sum(axis=0))))
         if abs(noise[:, worst].sum()) > _TOLERANCE * scale:
-            raise InputError(f"column {worst} of Z sums to {noise[:, worst].sum():.6g}: every column must sum to 0 to cancel")
+            raise InputError(
+                f"column {worst} of Z sums to {noise[:, worst].sum():.6g}. Let every column sum to 0, so that it cancels."
+            )
         for matrix, name in ((np.column_stack([portion, noise]), "(c, Z)"), (noise[:-1], "Z without its last row")):
             if np.linalg.matrix_rank(matrix, tol=_TOLERANCE * scale) < len(matrix):
-                raise InputError(f"{name} is singular: IncA, Definition 3.4 needs it invertible, or noise could be guessed")
+                raise InputError(f"{name} is singular, so noise could be guessed. Make it invertible (IncA, Definition 3.4).")
         return cls("general", portion, noise)
 
     @classmethod
@@ -131,14 +135,14 @@ class Injection:
         Raises :class:`InputError`.
         """
         if not (isinstance(raw, Mapping) and {"c", "Z"} <= set(raw) <= {"c", "Z", "sigma"}):
-            raise InputError(f'injection {raw!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
+            raise InputError(f'injection {raw!r} is unknown. Use "incremental", "early" or an object with "c" and "Z".')
         try:
             portion, noise = np.array(raw["c"], dtype=np.float64), np.array(raw["Z"], dtype=np.float64)
             noise = noise * np.array(raw.get("sigma", 1.0), dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"c, Z or sigma of the injection is not an array of numbers ({error}): correct it") from None
+            raise InputError(f"c, Z or sigma of the injection is not an array of numbers ({error}). Correct it.") from None
         if portion.ndim != 1 or noise.ndim != 2:
-            raise InputError(f"c has shape {portion.shape} and Z {noise.shape}: give a list of portions and a list of rows")
+            raise InputError(f"c has shape {portion.shape} and Z {noise.shape}. Give a list of portions and a list of rows.")
         return cls.general(portion, noise)
 
     def describe(self) -> object:
@@ -155,16 +159,16 @@ def check_fixed_point(value_bits: int, grid: float, largest_value: float, discre
     """Raises :class:`InputError` for fields of a grid that do not fit together. ``discrete``: is the noise?"""
     if value_bits == 64 and ((grid and not discrete) or largest_value):
         name, number = ("grid", grid) if grid and not discrete else ("largest_value", largest_value)
-        raise InputError(f"{name} is {number:g} but value_bits is 64: a grid belongs to 32-bit values, set value_bits = 32 too")
+        raise InputError(f"{name} is {number:g} but value_bits is 64. Set value_bits = 32 too, a grid belongs to 32-bit values.")
     if value_bits not in (32, 64):
-        raise InputError(f"value_bits is {value_bits}: choose 32 (whole numbers on a public grid) or 64 (float64)")
+        raise InputError(f"value_bits is {value_bits}. Choose 32 (whole numbers on a public grid) or 64 (float64).")
     if grid:
         check_step(grid)
 
 
 def _check_portions(shape: tuple[int, ...], rounds: int) -> None:
     if shape != (rounds + 1,):
-        raise InputError(f"c has shape {shape} with {rounds} rounds: give {rounds + 1} portions, one per round 0..T")
+        raise InputError(f"c has shape {shape} with {rounds} rounds. Give {rounds + 1} portions, one per round 0..T.")
 
 
 def _has_grid(parameters: Any) -> bool:
@@ -204,7 +208,7 @@ ROUNDS: dict[str, Any] = {
     "option": True,
     "at_least": 1,
     "at_most": 1000,
-    "remedy": "at least 1 mixing round is needed, and 1000 are enough for any number of parties",
+    "remedy": "choose 1..1000, which are enough for any number of parties",
 }
 SCHEDULE: dict[str, Any] = {"help": "who sends to whom", "option": True, "choices": SCHEDULES}
 OUT_DEGREE: dict[str, Any] = {
@@ -277,14 +281,16 @@ class PushSumParameters(Configured):
     grid: float = parameter(0.0, **GRID)
     largest_value: float = parameter(0.0, **LARGEST_VALUE)
     dimension: int | None = parameter(
-        None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate", written=_states_dimension
+        None, help="coordinates of a value", at_least=1, remedy="choose 1 or more", written=_states_dimension
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fixed_point(self.value_bits, self.grid, self.largest_value, self.noise == NoiseKind.DISCRETE)
         if isinstance(self.injection, str) and self.injection not in ("incremental", "early"):
-            raise InputError(f'injection {self.injection!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
+            raise InputError(
+                f'injection {self.injection!r} is unknown. Use "incremental", "early" or an object with "c" and "Z".'
+            )
         if self.rounds is not OPEN:
             # Read at once, so that a wrong injection is refused here.
             self.injections  # noqa: B018
@@ -324,8 +330,8 @@ class PushSumParameters(Configured):
         """Raises :class:`InputError` for an injection with which whole numbers prove nothing."""
         if not self.injections.portions:
             raise InputError(
-                "injection is not a whole (c, Z) of determinant +-1, which discrete noise needs: choose early or incremental, or "
-                "noise = insecure-float64"
+                "injection is not a whole (c, Z) of determinant +-1, which discrete noise needs. Choose early or incremental, or "
+                "noise = insecure-float64."
             )
 
     def numbers(self) -> Numbers:

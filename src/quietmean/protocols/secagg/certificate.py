@@ -200,6 +200,6 @@ def stated_dimension(parameters: SecAggParameters) -> int:
     """The number of coordinates. Raises :class:`InputError` if the parameters do not state it."""
     if parameters.dimension is None:
         raise InputError(
-            "the dimension of the values is not stated, and the bound for discrete noise depends on it: add the field dimension"
+            "the dimension of the values is not stated, and the bound for discrete noise depends on it. Add the field dimension."
         )
     return parameters.dimension

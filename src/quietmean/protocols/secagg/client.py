@@ -253,7 +253,7 @@ class Aggregator:
             seed = self._open(party, answers)
             if seed is None or commitment(seed) != adverts[party][KEYS_BYTES:]:
                 raise ProtocolFailure(
-                    f"the shares of the self mask of party {party} do not fit together: some party sent wrong ones"
+                    f"the shares of the self mask of party {party} do not fit together. Find the party that sent wrong ones."
                 )
             put_on(total, own_mask(seed), bits, add=False)
         for party in sorted(sharing - arrived):
@@ -267,8 +267,8 @@ class Aggregator:
         shares = {holder + 1: answer[owner] for holder, answer in answers.items() if owner in answer}
         if len(shares) < threshold:
             raise ProtocolFailure(
-                f"{len(shares)} shares of a secret of party {owner} arrived, below the threshold {threshold}: "
-                "too many parties dropped out, run again"
+                f"{len(shares)} shares of a secret of party {owner} arrived, below the threshold {threshold}. Run "
+                "again, too many parties dropped out."
             )
         return combine(shares, threshold)
 
@@ -277,7 +277,9 @@ class Aggregator:
     ) -> None:
         key = ExchangeKey(Seed(secret)) if secret is not None else None
         if key is None or key.public != adverts[party][PUBLIC_BYTES:KEYS_BYTES]:
-            raise ProtocolFailure(f"the shares of the mask key of party {party} do not fit together: some party sent wrong ones")
+            raise ProtocolFailure(
+                f"the shares of the mask key of party {party} do not fit together. Find the party that sent wrong ones."
+            )
         for other in remaining:
             mask = pair_mask(key, adverts[other][PUBLIC_BYTES:KEYS_BYTES], self.rules.label)
             # Removes what ``other`` added.

@@ -152,8 +152,8 @@ def complete_shape(requested: SecAggParameters, target: Target) -> Shape:
     minimum = given_value(requested.minimum, max(staying, threshold))
     if threshold > staying:
         raise InputError(
-            f"threshold is {threshold} but with dropouts of {target.dropouts:g} only {staying} of {target.parties} parties stay: "
-            "plan for fewer dropouts, more than half must stay"
+            f"threshold is {threshold} but with dropouts of {target.dropouts:g} only {staying} of {target.parties} parties stay. "
+            "Plan for fewer dropouts, more than half must stay."
         )
     split = "also" if 2 * threshold > target.parties + target.colluding else "not"
     claim = f"threshold {threshold} of {target.parties}; {split} against an aggregator that tells parties different survivors"
@@ -167,11 +167,11 @@ def designed(requested: Settings, target: Target, shape: Shape) -> tuple[Setting
     no such noise exists.
     """
     if given_value(requested.noise, DISCRETE_GAUSSIAN) == NO_NOISE:
-        raise InputError("noise none protects nothing once the sum is out: it is for tests, not for plans; leave the option out")
+        raise InputError("noise none protects nothing once the sum is out: it is for tests, not for plans. Leave the option out.")
     honest = shape.minimum - target.colluding
     if honest < 1:
         raise InputError(
-            f"of {shape.minimum} inputs {target.colluding} may be the colluders' own: nobody's noise is left, raise minimum"
+            f"of {shape.minimum} inputs {target.colluding} may be the colluders' own: nobody's noise is left. Raise minimum."
         )
     parameters = _settle(requested, target, _first_guess(requested, target, shape, honest), shape)
     certificate = (
@@ -261,14 +261,14 @@ def _least_scale(target: Target, parameters: SecAggParameters, shape: Shape) -> 
     besides = float(spent(LARGEST_SCALE / 2).additive(target.epsilon))
     if besides >= target.delta:
         raise InputError(
-            f"delta is {target.delta:g}, but the sampler, rounding and the random graph alone may cost {besides:.2g}: choose a "
-            "larger delta, fewer dimensions, or a protocol without a random graph"
+            f"delta is {target.delta:g}, but the sampler, rounding and the random graph alone may cost {besides:.2g}. Choose a "
+            "larger delta, fewer dimensions, or a protocol without a random graph."
         )
     scale = _least(lambda scale: spent(scale).delta(target.epsilon) <= target.delta, parameters.scale)
     if scale is None:
         raise InputError(
-            f"noise of more than {LARGEST_SCALE:g} steps would be needed for delta {target.delta:g}: take fewer bits or a larger "
-            "epsilon"
+            f"noise of more than {LARGEST_SCALE:g} steps would be needed for delta {target.delta:g}. Take fewer bits or a larger "
+            "epsilon."
         )
     return scale
 
@@ -308,7 +308,7 @@ def _with_grid(requested: Settings, target: Target, parameters: Settings) -> Set
 def _too_few_bits(parameters: SecAggParameters, target: Target) -> InputError:
     return InputError(
         f"{parameters.bits} bits are too few for a sum over {target.parties} parties of weight up to "
-        f"{parameters.largest_weight:g}: take more bits (up to 32)"
+        f"{parameters.largest_weight:g}. Take more bits (up to 32)."
     )
 
 
@@ -364,7 +364,7 @@ def choose_neighbourhood(
                 break
     raise InputError(
         f"{parties} parties of which {colluding} collude and {dropped} drop out cannot keep failures below 2^-{security_bits:g} "
-        f"(security) and 2^-{correctness_bits:g} (correctness): lower colluding or dropouts, or give degree and threshold"
+        f"(security) and 2^-{correctness_bits:g} (correctness). Lower colluding or dropouts, or give degree and threshold."
     )
 
 

@@ -17,7 +17,7 @@ def aggregate(execution: Execution, values: Vector, noise: PopulationNoise) -> R
     """
     protocol = execution.protocol
     if not isinstance(protocol, SecAggParameters):
-        raise InputError(f"protocol {protocol.name} does not aggregate securely: use secagg or secagg-plus")
+        raise InputError(f"protocol {protocol.name} does not aggregate securely. Use secagg or secagg-plus.")
     result = execution.run(values, noise)
     state = result.states[protocol.aggregator]
     if protocol.aggregator not in result.releases:

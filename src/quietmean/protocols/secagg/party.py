@@ -245,7 +245,7 @@ class AggregatorParty:
     def _check_minimum(self, count: int, subject: str) -> None:
         minimum = self._rules.parameters.minimum
         if count < minimum:
-            raise ProtocolFailure(f"{subject} of {count} parties arrived, fewer than the minimum of {minimum}: run again")
+            raise ProtocolFailure(f"{subject} of {count} parties arrived, fewer than the minimum of {minimum}. Run again.")
 
     def _send(self, state: AggregatorState, contents: Mapping[PartyId, bytes]) -> Step[AggregatorState]:
         following = replace(state, round=state.round + 1, due=())

@@ -73,7 +73,7 @@ class SecAggParameters(Configured):
     rotation: int = parameter(help="number of the public random rotation", option=True, required=False)
     aggregator: PartyId = parameter(0, help="the party that collects what the others send", option=True)
     neighbours: int | None = None
-    dimension: int | None = parameter(None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+    dimension: int | None = parameter(None, help="coordinates of a value", at_least=1, remedy="choose 1 or more")
     region: str = parameter(
         "box",
         help="where values lie, in coordinates from 0 up or around the origin",
@@ -92,15 +92,15 @@ class SecAggParameters(Configured):
         if self.largest_weight * self.clip / self.granularity > _LARGEST_INTEGER:
             raise InputError(
                 f"largest_weight {self.largest_weight:g} times clip (clip-norm) {self.clip:g} is too much for numbers with a "
-                f"granularity of {self.granularity:g}: choose a smaller one"
+                f"granularity of {self.granularity:g}. Choose a smaller one."
             )
 
     def _check_noise(self) -> None:
         if (self.noise == NO_NOISE) != (self.sigma == 0.0):
-            raise InputError(f"sigma is {self.sigma:g} with noise {self.noise}: sigma is 0 without noise and > 0 with it")
+            raise InputError(f"sigma is {self.sigma:g} with noise {self.noise}. Choose 0 without noise and > 0 with it.")
         if not 0 <= self.sigma / self.granularity <= LARGEST_SCALE:
             raise InputError(
-                f"sigma is {self.sigma / self.granularity:g} steps of the granularity: choose 0..{LARGEST_SCALE:g} steps"
+                f"sigma is {self.sigma / self.granularity:g} steps of the granularity. Choose 0..{LARGEST_SCALE:g} steps."
             )
 
     @property
@@ -126,20 +126,20 @@ class SecAggParameters(Configured):
 def check_numbers(parameters: SecAggParameters, parties: int) -> None:
     """Raises :class:`InputError` for what does not fit the number of parties."""
     if parties < 2:
-        raise InputError(f"{parties} party has nobody to add up with: at least 2 parties are needed")
+        raise InputError(f"{parties} party has nobody to add up with. Give at least 2 parties.")
     holders = parties if parameters.neighbours is None else parameters.neighbours + 1
     if parameters.neighbours is not None:
         check_neighbours(parameters.neighbours, parties)
     if not holders < 2 * parameters.threshold <= 2 * holders:
         raise InputError(
-            f"threshold is {parameters.threshold} of {holders} shares: choose more than half, {holders // 2 + 1}..{holders}, "
-            "or two disjoint groups of parties could be asked for both secrets of one"
+            f"threshold is {parameters.threshold} of {holders} shares. Choose more than half, {holders // 2 + 1}..{holders}, "
+            "or two disjoint groups of parties could be asked for both secrets of one."
         )
     if not 2 <= parameters.minimum <= parties:
-        raise InputError(f"minimum is {parameters.minimum} arrived inputs: choose 2..{parties}")
+        raise InputError(f"minimum is {parameters.minimum} arrived inputs. Choose 2..{parties}.")
     if parameters.neighbours is None and parameters.minimum < parameters.threshold:
         raise InputError(
-            f"minimum is {parameters.minimum}, below the threshold {parameters.threshold}: raise it to that at least"
+            f"minimum is {parameters.minimum}, below the threshold {parameters.threshold}. Raise it to that at least."
         )
 
 
@@ -147,7 +147,7 @@ def check_neighbours(neighbours: int, parties: int) -> None:
     """Raises :class:`InputError` for a number of neighbours with which no such graph exists."""
     check_others("degree", neighbours, parties)
     if neighbours % 2 and neighbours != parties - 1:
-        raise InputError(f"degree is {neighbours}: take an even number, or all {parties - 1} others")
+        raise InputError(f"degree is {neighbours}. Take an even number, or all {parties - 1} others.")
 
 
 _COLUMNS = 64
@@ -157,7 +157,7 @@ def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: No
     """The party's input x_u before masking, shape (words,). Raises :class:`InputError` for a weight beyond the plan's."""
     check_weight(weight, parameters.largest_weight)
     if parameters.dimension not in (None, value.size):
-        raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")
+        raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}. Make another plan.")
     clipped = clip_to_ball(value - weight * parameters.centre, weight * parameters.clip)
     if parameters.noise == NO_NOISE:
         return _to_ring(np.rint(clipped / parameters.granularity).astype(np.int64), parameters.bits)

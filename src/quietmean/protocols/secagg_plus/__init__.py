@@ -91,7 +91,7 @@ def _shape(requested: SecAggPlus, target: Target) -> Shape:
         )
     minimum = given_value(requested.minimum, max(2, staying))
     if minimum > staying:
-        raise InputError(f"minimum is {minimum} but with dropouts of {target.dropouts:g} only {staying} parties stay: lower it")
+        raise InputError(f"minimum is {minimum} but with dropouts of {target.dropouts:g} only {staying} parties stay. Lower it.")
     claim = (
         f"threshold {neighbourhood.threshold} of {neighbourhood.neighbours + 1} shares; over the random graph secrecy fails with "
         f"probability {_chance(neighbourhood.security_bits)} and the run with {_chance(neighbourhood.correctness_bits)} at most"

@@ -117,8 +117,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         needed = iterations_needed(placed)
         if self.iterations is not OPEN and self.iterations < needed:
             raise InputError(
-                f"iterations is {self.iterations}: this graph needs {needed} to average shares to within 1/(2n), fewer give a "
-                "wrong sum"
+                f"iterations is {self.iterations}. Choose {needed}, which this graph needs to average shares to within 1/(2n)."
             )
         return filled(placed, iterations=needed)
 
@@ -129,8 +128,8 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         """
         if target.dropouts > 0:
             raise InputError(
-                f"dropouts of {target.dropouts:g}: secret-sharing has no result without all of its parties, plan it with "
-                "dropouts 0 or take another protocol"
+                f"dropouts of {target.dropouts:g}: secret-sharing has no result without all of its parties. Plan it with "
+                "dropouts 0 or take another protocol."
             )
         bound = {"bound": most_units(target)}
         return bound if self.edges is not OPEN else {**bound, "graph": "geometric"}
@@ -177,7 +176,7 @@ def iterations_needed(parameters: SecretSharingParameters) -> int:
     dynamics = Dynamics(parameters.edges, parameters.parties, 0.0, parameters.step / 2**STEP_BITS)
     goal = -math.log(16 * parameters.parties * parameters.modulus)
     if not dynamics.rho < 1:
-        raise InputError(f"averaging on this graph does not converge with c = {dynamics.c:g}: choose another c")
+        raise InputError(f"averaging on this graph does not converge with c = {dynamics.c:g}. Choose another c.")
     tried = 64 + math.ceil(2 * -goal / -math.log(min(max(dynamics.rho, 0.01), 1 - 1e-6)))
     worst = dynamics.worst_error(tried)
     # Complex roots make the error oscillate: it must stay below from here on.

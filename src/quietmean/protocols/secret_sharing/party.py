@@ -65,7 +65,7 @@ class SecretSharingParameters(GraphParameters):
         if self.parties is OPEN or self.edges is OPEN:
             return
         if not is_connected(normalised_edges(self.edges.tolist(), self.parties), self.parties):
-            raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
+            raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties. Add edges.")
 
     @property
     def step(self) -> int:
@@ -111,7 +111,7 @@ def encode_number(number: float, fraction_bits: int) -> int:
 def encode_values(parameters: SecretSharingParameters, values: Vector) -> Integers:
     """Values of shape (d,) as integers. Raises :class:`InputError` for values outside the bound, without the value."""
     if not within(values, parameters.bound):
-        raise InputError(f"a value lies outside [-{parameters.bound:g}, {parameters.bound:g}]: choose a larger bound")
+        raise InputError(f"a value lies outside [-{parameters.bound:g}, {parameters.bound:g}]. Choose a larger bound.")
     return [encode_number(number, parameters.fraction_bits) for number in values.tolist()]
 
 

@@ -242,8 +242,8 @@ class ColumnBlock(Feature):
         mixing = _MIXING * step / scale
         if mixing > _MOST_MIXING:
             raise InputError(
-                f"the plan's grid of {step:g} is too coarse for the powers of column {self.column.name!r}: give its statistics a "
-                "larger share, or ask for fewer at once"
+                f"the plan's grid of {step:g} is too coarse for the powers of column {self.column.name!r}. Give its statistics a "
+                "larger share, or ask for fewer at once."
             )
         return mixing
 

@@ -81,7 +81,7 @@ def _by_log_odds(first: float, last: float, bins: int) -> Array:
 
 def _of_whole_numbers(column: Column, first: int, last: int, bins: int, closed: str) -> tuple[float, ...]:
     if first >= last:
-        raise InputError(f"column {column.name!r} has fewer than two whole numbers from {first} on: leave whole out")
+        raise InputError(f"column {column.name!r} has fewer than two whole numbers from {first} on. Leave whole out.")
     end, shift = (last, 0.0) if closed == "right" else (last + 1, -0.5)
     places = np.rint(np.linspace(first, end, min(bins, end - first) + 1))
     return tuple((places + shift).tolist())
@@ -108,16 +108,16 @@ class Axis:
     def __post_init__(self) -> None:
         column, edges = self.column, self.edges
         if column.numeric != bool(edges):
-            advice = "has bounds: give edges or a number of bins" if column.numeric else "has levels: leave its edges out"
+            advice = "has bounds. Give edges or a number of bins." if column.numeric else "has levels. Leave its edges out."
             raise InputError(f"column {column.name!r} {advice}")
         if edges and (len(edges) < 2 or any(b <= a for a, b in pairwise(edges))):
-            raise InputError(f"the edges for column {column.name!r} are not two or more rising numbers: sort them")
+            raise InputError(f"the edges for column {column.name!r} are not two or more rising numbers. Sort them.")
         # Edges between whole numbers, beyond the first and the last one.
         room = 0.5 if column.whole else 0.0
         if edges and not (column.low - room <= edges[0] and edges[-1] <= column.high + room):
             raise InputError(
                 f"the edges for column {column.name!r} go from {edges[0]:g} to {edges[-1]:g}, beyond its bounds {column.low:g} "
-                f"to {column.high:g}: stay between them"
+                f"to {column.high:g}. Stay between them."
             )
 
     @classmethod
@@ -247,7 +247,7 @@ class CellIndicators(Feature):
         if self.size > _MOST_CELLS:
             names = ", ".join(axis.column.name for axis in self.axes)
             raise InputError(
-                f"a table of {names} has {self.size} cells: choose fewer bins or levels, at most {_MOST_CELLS} cells"
+                f"a table of {names} has {self.size} cells. Choose fewer bins or levels, at most {_MOST_CELLS} cells."
             )
 
     @property
@@ -409,7 +409,7 @@ class PrefixTable(Feature):
         mixing = _MIXING * 2 * self.size * step / scale if step else 0.0
         if mixing > _MOST_MIXING:
             raise InputError(
-                f"the plan's grid of {step:g} is too coarse for {self.size} cells of column {self.axis.column.name!r}: choose "
-                "fewer bins, or a larger share"
+                f"the plan's grid of {step:g} is too coarse for {self.size} cells of column {self.axis.column.name!r}. Choose "
+                "fewer bins, or a larger share."
             )
         return mixing

@@ -74,9 +74,9 @@ class Survival(Timed):
         if self.strata is None:
             return table
         if self.by is None:
-            raise InputError(f"{self.text} compares arms within strata: name the column whose levels are arms, as in by=arm")
+            raise InputError(f"{self.text} compares arms within strata. Name the column whose levels are arms, as in by=arm.")
         if self.strata in (self.by, self.event):
-            raise InputError(f"{self.text} has the column {self.strata!r} twice: name another one for the strata")
+            raise InputError(f"{self.text} has the column {self.strata!r} twice. Name another one for the strata.")
         return CellIndicators((Axis(columns.category(self.strata)), *table.axes))
 
     def curves_of(self, estimates: Estimates) -> tuple[CurveOfTerms, ...]:
@@ -239,7 +239,7 @@ class CumulativeIncidence(Statistic):
         if self.censored is not None:
             require_known("censored", self.censored, cause.categories)
         if self.by == self.cause:
-            raise InputError(f"{self.text} has the column {self.by!r} for arms and for events: name two columns")
+            raise InputError(f"{self.text} has the column {self.by!r} for arms and for events. Name two columns.")
         return timed_table(self.by, self._axis(columns)[0], cause, columns)
 
     def _axis(self, columns: Columns) -> tuple[Axis, int]:

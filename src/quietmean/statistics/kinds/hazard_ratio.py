@@ -85,7 +85,7 @@ class HazardRatio(Timed):
     def table(self, columns: Columns) -> CellIndicators:
         """The table of events by arm. Raises :class:`InputError` without arms."""
         if self.by is None:
-            raise InputError(f"{self.text} compares arms: name the column whose levels they are, as in by=arm")
+            raise InputError(f"{self.text} compares arms. Name the column whose levels they are, as in by=arm.")
         return super().table(columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:

@@ -88,7 +88,9 @@ class LinearRegression(Regression):
     def _moments(self, columns: Columns) -> Moments:
         outcome, covariates = self._sides(columns)
         if self.robust and len(sides_of(self.formula)[1]) > 1:
-            raise InputError(f"robust is true, but {self.formula!r} has several covariates: robust errors are those of one")
+            raise InputError(
+                f"robust is true, but {self.formula!r} has several covariates. Leave robust out, or keep one covariate."
+            )
         return moments_of((*covariates, outcome), heavy=outcome, robust=self.robust)
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:

@@ -75,7 +75,7 @@ class LogisticRegression(Regression):
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         outcome = columns[name]
         if not outcome.boolean:
-            raise InputError(f"column {name!r} is the outcome of a logistic regression: declare it as boolean")
+            raise InputError(f"column {name!r} is the outcome of a logistic regression. Declare it as boolean.")
         return Vertex(outcome, YES)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:

@@ -217,7 +217,9 @@ class Correlation(OfColumns):
     def _moments(self, columns: Columns) -> Moments:
         require_names(self.name, self.columns, 2)
         if self.robust and len(self.columns) > _PAIR:
-            raise InputError("robust is true, but a correlation of more than two columns has no robust errors: ask for each pair")
+            raise InputError(
+                "robust is true, but a correlation of more than two columns has no robust errors. Ask for each pair."
+            )
         return moments_of(self._vertices(columns), robust=self.robust)
 
     def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:

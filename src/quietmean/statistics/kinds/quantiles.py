@@ -127,7 +127,9 @@ class Quantiles(Statistic):
         if len(set(self.probabilities)) < len(self.probabilities) or not all(
             0 < probability < 1 for probability in self.probabilities
         ):
-            raise InputError(f"{self.text}: probabilities must be different numbers between 0 and 1, such as 0.25 0.5 0.75")
+            raise InputError(
+                f"{self.text} has probabilities that cannot be. Give different numbers between 0 and 1, such as 0.25 0.5 0.75."
+            )
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> PrefixTable:

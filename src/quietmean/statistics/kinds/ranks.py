@@ -64,7 +64,7 @@ class Spearman(OfCells):
 
     def axes(self, columns: Columns) -> tuple[Axis, ...]:
         if self.first == self.second:
-            raise InputError(f"{self.text} is of one column only: name two")
+            raise InputError(f"{self.text} is of one column only. Name two.")
         names = (self.first, self.second)
         return tuple(Axis.of(columns.number(name), None, self.bins, _BINS_OF_PAIRS) for name in names)
 
@@ -160,7 +160,10 @@ class MannWhitney(Statistic):
     def _table(self, columns: Columns) -> PrefixTable:
         groups = columns.category(self.by)
         if len(groups.categories) != 2:
-            raise InputError(f"{self.text} compares two groups, but column {self.by!r} has {len(groups.categories)} levels")
+            raise InputError(
+                f"{self.text} compares two groups, but column {self.by!r} has {len(groups.categories)} levels. Choose a "
+                "column with two."
+            )
         return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins, USUAL_BINS), Axis(groups))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:

@@ -156,21 +156,26 @@ class Rates(Statistic):
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
         if self.standard is not None and self.cluster is not None:
-            raise InputError(f"{self.text}: standard and cluster do not go together yet: leave one of them out")
+            raise InputError(f"{self.text}: standard and cluster do not go together yet. Leave one of them out.")
         if self.standard is not None:
             groups = 0 if self.by is None else len(columns.category(self.by).categories)
             if len(self.standard) != groups or min(self.standard) < 0 or sum(self.standard) <= 0:
-                raise InputError(f"{self.text}: standard needs a weight >= 0 for each of {groups} groups, not all of them 0")
+                raise InputError(
+                    f"{self.text} has a standard that does not fit. Give a weight >= 0 for each of {groups} groups, not "
+                    "all of them 0."
+                )
         return (self._moments(columns),)
 
     def _moments(self, columns: Columns) -> Moments:
         events, time = columns[self.events], columns.number(self.time)
         if not events.boolean and (not events.numeric or events.low != 0):
-            raise InputError(f"column {self.events!r} must say whether, or how often, the event happened: boolean, or from 0 on")
+            raise InputError(
+                f"column {self.events!r} does not count events. Declare it as boolean, or as whole numbers from 0 on."
+            )
         if time.low != 0:
-            raise InputError(f"column {self.time!r} is person-time, but its lower bound is {time.low:g}: declare it from 0 on")
+            raise InputError(f"column {self.time!r} is person-time, but its lower bound is {time.low:g}. Declare it from 0 on.")
         if self.events == self.time:
-            raise InputError(f"{self.text} names one column twice: name events, then time")
+            raise InputError(f"{self.text} names one column twice. Name events, then time.")
         happened, observed = Vertex(events, YES if events.boolean else None, time), Vertex(time)
         by: Column | Crossed | None = None if self.by is None else columns.category(self.by)
         if self.cluster is not None:

@@ -218,7 +218,9 @@ class Calibration(OfScore):
     def _table(self, columns: Columns) -> PrefixTable:
         column = columns.number(self.score)
         if column.low < 0 or column.high > 1:
-            raise InputError(f"column {self.score!r} is a predicted probability, but its bounds are not between 0 and 1: use roc")
+            raise InputError(
+                f"column {self.score!r} is a predicted probability, but its bounds are not between 0 and 1. Use roc."
+            )
         return score_table(self.score, self.outcome, self.edges, self.bins, columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:

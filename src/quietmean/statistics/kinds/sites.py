@@ -110,7 +110,7 @@ class MetaAnalysis(Statistic):
             raw[ROBUST] = False
         inner = reader.parse(raw)
         if isinstance(inner, MetaAnalysis) or getattr(inner, "cluster", None) is not None or inner.where:
-            raise InputError(f"{self.text} is of {kind}, which cannot be asked of each site: leave cluster and where out of it")
+            raise InputError(f"{self.text} is of {kind}, which cannot be asked of each site. Leave cluster and where out of it.")
         return inner
 
     @property
@@ -129,7 +129,7 @@ class MetaAnalysis(Statistic):
             if isinstance(value, str) and name in parameters_of(type(inner))
         }
         if self.by in named:
-            raise InputError(f"{self.text} names {self.by!r} twice: name another column of sites")
+            raise InputError(f"{self.text} names {self.by!r} twice. Name another column of sites.")
         return tuple(self._at_sites(feature, sites) for feature in inner.features(columns))
 
     def _at_sites(self, feature: Feature, sites: Column) -> Feature:
@@ -141,7 +141,7 @@ class MetaAnalysis(Statistic):
         grouped = isinstance(feature, ColumnBlock) or (isinstance(feature, Moments) and not feature.higher)
         if isinstance(feature, ColumnBlock | Moments) and grouped and not isinstance(feature.by, Crossed):
             return replace(feature, by=sites if feature.by is None else Crossed(sites, feature.by))
-        raise InputError(f"{self.text} is of a statistic that cannot be asked of each site: choose another one")
+        raise InputError(f"{self.text} is of a statistic that cannot be asked of each site. Choose another one.")
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         sites = columns.category(self.by)

@@ -80,7 +80,7 @@ class Table1(Statistic):
     def _rows(self, columns: Columns) -> list[Column]:
         names = self.columns or tuple(name for name in columns.names if name != self.by)
         if not names or len(set(names)) < len(names) or self.by in names:
-            raise InputError(f"{self.text} needs columns beside the one that divides them: name each once, and not {self.by!r}")
+            raise InputError(f"{self.text} needs columns beside the one that divides them. Name each once, and not {self.by!r}.")
         return [columns[name] for name in names]
 
     def _questions(self, columns: Columns) -> list[_Question]:

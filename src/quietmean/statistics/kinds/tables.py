@@ -66,7 +66,7 @@ class Crosstab(OfCells):
 
     def axes(self, columns: Columns) -> tuple[Axis, ...]:
         if self.row == self.column:
-            raise InputError(f"{self.text} is of one column only: name two, or ask for proportion({self.row})")
+            raise InputError(f"{self.text} is of one column only. Name two, or ask for proportion({self.row}).")
         return Axis(columns.category(self.row)), Axis(columns.category(self.column))
 
     def readings(self, columns: Columns) -> tuple[TermReading, ...]:
@@ -329,7 +329,7 @@ class Trend(OfCells):
         groups = columns.category(self.by)
         if self.scores is not None and (len(self.scores) != len(groups.categories) or len(set(self.scores)) < 2):
             count = len(groups.categories)
-            raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same: name {count} numbers")
+            raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same. Name {count} numbers.")
         return Axis(groups), self.two_levels(columns, self.column)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:

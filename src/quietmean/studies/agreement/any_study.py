@@ -33,8 +33,8 @@ def require_study(study: AnyStudy) -> StudyTerms:
     """Raises :class:`InputError` for a session, whose vectors are in no file of data."""
     if isinstance(study, SessionStudy):
         raise InputError(
-            f"{study.name!r} is a session, of many means of vectors that a program makes: quietmean join FILE --program PROGRAM, "
-            "or qm.session from Python, take part in it"
+            f"{study.name!r} is a session, of many means of vectors that a program makes. Run quietmean join FILE "
+            "--program PROGRAM, or qm.session from Python."
         )
     return study
 
@@ -47,7 +47,9 @@ def has_committee(study: AnyStudy) -> bool:
 def require_session(study: AnyStudy) -> SessionStudy:
     """Raises :class:`InputError` for a study."""
     if isinstance(study, StudyTerms):
-        raise InputError(f"{study.name!r} is a study of statistics and no session: quietmean join FILE --data FILE, or qm.join")
+        raise InputError(
+            f"{study.name!r} is a study of statistics, not a session. Run quietmean join FILE --data FILE, or qm.join."
+        )
     return study
 
 

@@ -88,7 +88,7 @@ class Contribution:
         body = signed.decode(_Body)
         name = show_hidden(body.party)
         if not signed.is_by(body.identity):
-            raise InputError(f"it does not match the signature of {name}: it was changed on the way, ask for it again")
+            raise InputError(f"it does not match the signature of {name}: it was changed on the way. Ask for it again.")
         if body.session != sealed.digest:
             raise AnotherStudyError(
                 f"it is by {name} for the study sealed as {show_hidden(body.session[:32])}, this one is {sealed.digest[:32]}"
@@ -96,11 +96,11 @@ class Contribution:
         places = {(entry.identity, entry.name): index for index, entry in enumerate(sealed.entries)}
         party = places.get((body.identity, body.party))
         if party is None:
-            raise InputError(f"{name} with the key {body.identity} is not a party of this study: leave it out")
+            raise InputError(f"{name} with the key {body.identity} is not a party of this study. Leave it out.")
         if body.plan != plan.digest:
             raise AnotherStudyError(
-                f"{name} made it for the plan {show_hidden(body.plan[:32])}, here it is {plan.digest[:32]}: use the same version "
-                "of quietmean"
+                f"{name} made it for the plan {show_hidden(body.plan[:32])}, here it is {plan.digest[:32]}. Use the same version "
+                "of quietmean."
             )
         return cls(signed, party, _release(body, plan, name))
 
@@ -113,9 +113,9 @@ def _release(body: _Body, plan: Plan, name: str) -> Release:
     except (binascii.Error, ValueError, PeerError):
         vector = None
     if vector is None or vector.shape != (dimension,):
-        raise InputError(f"the vector of {name} is none of this study's: ask for it again")
+        raise InputError(f"the vector of {name} is none of this study's. Ask for it again.")
     if not (math.isfinite(body.weight) and body.weight >= 0):
-        raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number of at least 0: ask for it again")
+        raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number of at least 0. Ask for it again.")
     return Release(vector, body.weight)
 
 
@@ -160,8 +160,11 @@ class DropReceipt:
         """Verify the receipt. Raises :class:`InputError` unless the drop that it names signed it."""
         body = signed.decode(_ReceiptBody)
         if not signed.is_by(body.drop):
-            raise InputError(f"the receipt does not match the signature of the drop {body.drop}: it was changed on the way")
-        wrong = InputError("the receipt has no time with its offset from UTC: it was changed on the way")
+            raise InputError(
+                f"the receipt does not match the signature of the drop {body.drop}, so it was changed on the way. Ask "
+                "for it again."
+            )
+        wrong = InputError("the receipt has no time with its offset from UTC, so it was changed on the way. Ask for it again.")
         time = convert(body.time, _Time, lambda reason: wrong)
         try:
             in_words(time)
@@ -178,7 +181,7 @@ class DropReceipt:
 def sharing_of(plan: Plan) -> CommitteeSharing:
     """What the plan of a study with a committee has. Raises :class:`InputError` for another one."""
     if not isinstance(plan.protocol, CommitteeSharing):
-        raise InputError(f"the plan is of {plan.protocol.name}, and the study has a committee: plan the study")
+        raise InputError(f"the plan is of {plan.protocol.name}, and the study has a committee. Plan the study.")
     return plan.protocol
 
 

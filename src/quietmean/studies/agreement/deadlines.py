@@ -61,8 +61,8 @@ class Deadlines(BaseModel):
         """Raises :class:`InputError` where a file could not be found and answered before its round ends."""
         if self.interval < _POLLS * self.poll:
             raise InputError(
-                f"deadlines.interval is {self.interval:g} s and deadlines.poll {self.poll:g} s: give an interval of {_POLLS} "
-                "polls or more, as a file has to be found and answered before its round ends"
+                f"deadlines.interval is {self.interval:g} s and deadlines.poll {self.poll:g} s. Give an interval of {_POLLS} "
+                "polls or more, as a file has to be found and answered before its round ends."
             )
 
     def require_attempts(self, start_by: datetime) -> None:
@@ -71,8 +71,8 @@ class Deadlines(BaseModel):
         if (self.first - start_by).total_seconds() < needed:
             raise InputError(
                 f"the study has start_by {in_words(start_by)} and waits for the start until {in_words(self.first)}, its first "
-                f"deadline: give one {in_hours(needed)} or more after start_by, as up to {ATTEMPTS} attempts to start with those "
-                f"who are there take {_POLLS_OF_AN_ATTEMPT} polls each"
+                f"deadline. Give one {in_hours(needed)} or more after start_by, as up to {ATTEMPTS} attempts to start with those "
+                f"who are there take {_POLLS_OF_AN_ATTEMPT} polls each."
             )
 
     def start_timeout(self, start_by: datetime) -> float:
@@ -83,8 +83,8 @@ class Deadlines(BaseModel):
         """Raises :class:`InputError` once nobody can begin any more."""
         if now >= self.first:
             raise InputError(
-                f"the study had to start by {in_words(self.first)}, its first deadline, which has passed: agree on later "
-                f"deadlines ({by_this_clock(now)})"
+                f"the study had to start by {in_words(self.first)}, its first deadline, which has passed. Agree on later "
+                f"deadlines ({by_this_clock(now)})."
             )
 
     def timetable(self, plans: Iterable[Plan]) -> Timetable:
@@ -140,11 +140,11 @@ def minimum_of(chosen: int | None, parties: int, colluding: int) -> int:
     minimum = parties if chosen is None else chosen
     if not least <= minimum <= parties:
         raise InputError(
-            f"minimum is {minimum}: with {parties} parties of whom {colluding} may collude choose {least}..{parties}, more than "
-            "half of their sum, so that no two results can be made"
+            f"minimum is {minimum}, but {colluding} of {parties} parties may collude. Choose {least}..{parties}, "
+            "more than half of their sum: else two results could be made."
         )
     if parties > MOST_PARTIES:
-        raise InputError(f"start_by is for up to {MOST_PARTIES} parties, these are {parties}: leave it out, or start in parts")
+        raise InputError(f"start_by is for up to {MOST_PARTIES} parties, these are {parties}. Leave it out, or start in parts.")
     return minimum
 
 
@@ -161,14 +161,14 @@ def parties_that_could(**numbers: int | None) -> int:
 def require_start_by(minimum: int | None, start_by: datetime | None, subject: str) -> None:
     """Raises :class:`InputError` for a least number of parties without a time; ``subject`` it is of."""
     if minimum is not None and start_by is None:
-        raise InputError(f"the {subject} has a minimum and no start_by: say when it starts with those who are there")
+        raise InputError(f"the {subject} has a minimum and no start_by. Say when it starts with those who are there.")
 
 
 def require_ahead(start_by: datetime | None, now: datetime) -> None:
     """Raises :class:`InputError` for a study that would start in the past."""
     if start_by is not None and start_by <= now:
         when = f"{start_by.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        raise InputError(f"start_by is {when}, which has passed: choose a time that leaves all parties days to accept")
+        raise InputError(f"start_by is {when}, which has passed. Choose a time that leaves all parties days to accept.")
 
 
 def start_text(start_by: datetime, parties: int, fewest: int) -> str:
@@ -207,7 +207,7 @@ def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], planned: 
         return plan
     if _LEAST_INPUTS in options:
         raise InputError(
-            f"option {_LEAST_INPUTS} is {inputs}: with start_by choose {least} or more, so that no two results can be made"
+            f"option {_LEAST_INPUTS} is {inputs}, and with start_by two results could be made. Choose {least} or more."
         )
     return planned(plan.target.parties, plan.protocol.name, {**options, _LEAST_INPUTS: least})
 
@@ -216,8 +216,8 @@ def require_alike(protocol: Mechanism) -> None:
     """Raises :class:`InputError` for a protocol that needs certain parties."""
     if protocol.traits.trusted or protocol.traits.indispensable:
         raise InputError(
-            f"protocol {protocol.name} has a party with a role of its own: with start_by choose a peer-to-peer one, such as "
-            "packed-sharing, or leave start_by out"
+            f"protocol {protocol.name} has a party with a role of its own. Choose a peer-to-peer one with start_by, "
+            "such as packed-sharing, or leave start_by out."
         )
 
 
@@ -226,8 +226,8 @@ def _refuse(plan: Plan) -> None:
     protocol, parties = plan.protocol, plan.target.parties
     if getattr(protocol, "members", parties) < parties:
         raise InputError(
-            f"protocol {protocol.name} draws some of the parties from the public seed, which up to {ATTEMPTS} attempts to start "
-            "could draw again: with start_by leave option members out"
+            f"protocol {protocol.name} draws some of the parties from the public seed, which up to {ATTEMPTS} "
+            "attempts to start could draw again. Leave option members out, or start_by."
         )
 
 
@@ -263,7 +263,7 @@ class CommitteeTerms(BaseModel):
         """Raises :class:`InputError` for vouchers without a registrar, a registrar without vouchers, or an impossible key."""
         if (self.registrar is None) != (self.vouchers is None):
             raise InputError(
-                "vouchers are those of a registrar: give registrar, its public key, and vouchers, how many, or neither"
+                "vouchers are those of a registrar. Give registrar, its public key, and vouchers, how many, or neither."
             )
         if self.registrar is not None:
             raw_key(self.registrar)
@@ -284,7 +284,7 @@ class CommitteeTerms(BaseModel):
         if now >= self.contribute_by:
             raise InputError(
                 f"contributions came until {in_words(self.contribute_by)}, and members take none that comes later: nothing was "
-                f"charged, ask the coordinator for another study ({by_this_clock(now)})"
+                f"charged. Ask the coordinator for another study ({by_this_clock(now)})."
             )
 
     def describe(self) -> dict[str, Any]:

@@ -67,8 +67,8 @@ class Dictionary:
                 left_out[name] = str(error) if isinstance(error, _NoColumnError | InputError) else "it cannot be a column"
         if not columns:
             raise InputError(
-                f"{path} has no field that can be a column: declare columns by {named('column')} with {named('bounds')} or "
-                f"{named('levels')}"
+                f"{path} has no field that can be a column. Declare columns by {named('column')} with {named('bounds')} or "
+                f"{named('levels')}."
             )
         return cls(columns, codes, left_out)
 
@@ -98,19 +98,19 @@ def _rows(path: Path) -> list[dict[str, str]]:
             raw = file.read(_MOST_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        raise InputError(f"{path} cannot be read: give the data dictionary as REDCap exports it, a CSV file in UTF-8") from None
+        raise InputError(f"{path} cannot be read. Give the data dictionary as REDCap exports it, a CSV file in UTF-8.") from None
     reader = csv.DictReader(io.StringIO(text, newline=""))
     names = {heading: _HEADINGS.get(heading.strip(), heading.strip()) for heading in reader.fieldnames or ()}
     if len(raw) > _MOST_BYTES or not {"field_name", "field_type"} <= set(names.values()):
         raise InputError(
-            f"{path} is not a data dictionary of REDCap: export it there, by Data Dictionary, with the headings "
-            "'Variable / Field Name' and 'Field Type'"
+            f"{path} is not a data dictionary of REDCap. Export it there, by Data Dictionary, with the headings "
+            "'Variable / Field Name' and 'Field Type'."
         )
     try:
         rows = ({names[key]: (cell or "").strip() for key, cell in row.items() if key in names} for row in reader)
         return [row for row in rows if row["field_name"]]
     except csv.Error:
-        raise InputError(f"{path} cannot be read as CSV: export the data dictionary again") from None
+        raise InputError(f"{path} cannot be read as CSV. Export the data dictionary again.") from None
 
 
 def _declared(name: str, row: Mapping[str, str]) -> list[tuple[str, dict[str, Any], dict[str, str]]]:

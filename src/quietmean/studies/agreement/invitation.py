@@ -84,15 +84,15 @@ class Invitation:
         if not signed.is_by(body.convener):
             raise InputError(
                 f"the invitation does not match the signature of its coordinator {body.convener}: it was changed "
-                "on the way, ask for it again"
+                "on the way. Ask for it again."
             )
         decode_base64(body.nonce, NONCE_BYTES, "the nonce of the invitation")
         if body.version < 1 or (body.version == 1) != (body.previous is None):
             raise InputError(
-                f"the invitation has version {body.version} and previous {body.previous!r}: ask the coordinator again"
+                f"the invitation has version {body.version} and previous {body.previous!r}. Ask the coordinator again."
             )
         if body.previous is not None and not is_digest(body.previous):
-            raise InputError("the previous seal that the invitation names is not a digest: ask the coordinator for another")
+            raise InputError("the previous seal that the invitation names is not a digest. Ask the coordinator for another.")
         study = any_of_tables(body.study, "the study of the invitation")
         return cls(signed, study, body.convener, body.version, body.previous, body.nonce)
 
@@ -230,7 +230,7 @@ class Entry:
         party = f"the entry of {show_hidden(body.name)}"
         if not signed.is_by(body.identity):
             raise InputError(
-                f"{party} does not match the signature of its key {body.identity}: it was changed on the way, ask for it again"
+                f"{party} does not match the signature of its key {body.identity}: it was changed on the way. Ask for it again."
             )
         require_name(body.name)
         if body.address:
@@ -285,7 +285,7 @@ class Entry:
             return RosterEntry(self.name, ("folder.invalid", by_folder + 1), self.identity)
         if not self.address:
             raise InputError(
-                f"party {self.name!r} gave no address in its entry: it has to accept again with {named('address', 'HOST:PORT')}"
+                f"party {self.name!r} gave no address in its entry. Ask it to accept again with {named('address', 'HOST:PORT')}."
             )
         return RosterEntry(self.name, parse_place(self.address), self.identity)
 
@@ -293,7 +293,7 @@ class Entry:
 def _replaced(rotation: _Rotation, identity: str, party: str) -> str:
     signature = decode_base64(rotation.signature, 64, f"the rotation in {party}")
     if not is_signed(rotation.key, Purpose.ROTATION, public_key_bytes(identity), signature):
-        raise InputError(f"{party} claims to replace the key {rotation.key}, which did not sign that: ask the party")
+        raise InputError(f"{party} claims to replace the key {rotation.key}, which did not sign that. Ask the party.")
     return rotation.key
 
 
@@ -302,7 +302,7 @@ def _require_ml_kem(raw: bytes, subject: str) -> None:
     try:
         MLKEM768PublicKey.from_public_bytes(raw)
     except ValueError:
-        raise InputError(f"{subject} is not an ML-KEM-768 key: ask for the entry again") from None
+        raise InputError(f"{subject} is not an ML-KEM-768 key. Ask for the entry again.") from None
 
 
 def _require_mailbox(raw: bytes, subject: str) -> None:
@@ -313,8 +313,8 @@ def _require_mailbox(raw: bytes, subject: str) -> None:
 def _require_x25519(raw: bytes, subject: str) -> None:
     """Raises :class:`InputError` for a key in another spelling, or one with which everybody would share the same secret."""
     if int.from_bytes(raw, "little") >= _X25519_PRIME:
-        raise InputError(f"{subject} is not in its one spelling: ask for the entry again")
+        raise InputError(f"{subject} is not in its one spelling. Ask for the entry again.")
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:
-        raise InputError(f"{subject} is of small order, a secret with it is none: ask for the entry again") from None
+        raise InputError(f"{subject} is of small order, a secret with it is none. Ask for the entry again.") from None

@@ -75,7 +75,7 @@ class JointTerms(BaseModel):
             terms = cls.model_validate(dict(raw))
         except ValidationError as error:
             faults = "; ".join(map(cls._fault, cls._shown(error.errors())))
-            raise InputError(f"the {cls.called} is not as it should be ({faults}): correct these fields") from None
+            raise InputError(f"the {cls.called} is not as it should be ({faults}). Correct these fields.") from None
         terms = terms._written_out()
         terms._require_possible()
         require_start_by(terms.minimum, terms.start_by, cls.called)
@@ -131,13 +131,13 @@ class JointTerms(BaseModel):
         """Raises :class:`InputError` for what cannot be done with a roster alone."""
         if self.by_folder:
             raise InputError(
-                f"a {self.called} through a folder has to be sealed, as its messages need keys of their own: use study invite, "
-                "accept and study seal"
+                f"a {self.called} through a folder has to be sealed, as its messages need keys of their own. Use study invite, "
+                "accept and study seal."
             )
         if self.keyed_by == Links.HYBRID:
             raise InputError(
                 f'a {self.called} with links = "hybrid" has to be sealed, as the ML-KEM keys of its parties are in their '
-                'entries: use study invite, accept and study seal, or give links = "x25519"'
+                'entries. Use study invite, accept and study seal, or give links = "x25519".'
             )
 
     def _require_possible_transport(self) -> None:
@@ -145,12 +145,12 @@ class JointTerms(BaseModel):
         if not self.by_folder:
             if self.deadlines is not None:
                 raise InputError(
-                    f'the {self.called} has deadlines and its parties connect: give transport = "folder", or leave deadlines out'
+                    f'the {self.called} has deadlines and its parties connect. Give transport = "folder", or leave deadlines out.'
                 )
             return
         if time_outs := sorted(self.model_fields_set & _TIMEOUTS):
             raise InputError(
-                f"{time_outs[0]} has no effect in a {self.called} through a folder, which has deadlines: leave it out"
+                f"{time_outs[0]} has no effect in a {self.called} through a folder, which has deadlines. Leave it out."
             )
         self.required_deadlines.require_possible()
         if self.start_by is not None:
@@ -161,9 +161,9 @@ class JointTerms(BaseModel):
         """The deadlines of what goes through a folder. Raises :class:`InputError` without any."""
         if self.deadlines is None:
             raise InputError(
-                f'a {self.called} through a folder needs deadlines = {{first = "2027-03-01T12:00:00Z", interval = 86400.0, '
-                "poll = 3600.0}: when it starts at the latest, how long each round waits, and how often each party looks at the "
-                "least, in seconds"
+                f"a {self.called} through a folder has no deadlines. Write deadlines = {{first = "
+                '"2027-03-01T12:00:00Z", interval = 86400.0, poll = 3600.0}: the latest start, the wait of each '
+                "round, and the time between two looks, in seconds."
             )
         return self.deadlines
 

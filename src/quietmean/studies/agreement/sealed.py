@@ -58,7 +58,7 @@ class Sealed:
         """Seal a study. Raises :class:`InputError` if it is not this convener's, or where :meth:`verified` does."""
         if invitation.convener != convener.public_key:
             raise InputError(
-                f"the invitation is by {invitation.convener}, your key is {convener.public_key}: only its coordinator can seal"
+                f"the invitation is by {invitation.convener}, your key is {convener.public_key}. Ask its coordinator to seal."
             )
         ordered = sorted(entries, key=lambda entry: entry.identity_bytes)
         identities = [entry.identity for entry in _computing(invitation, ordered)]
@@ -87,7 +87,7 @@ class Sealed:
         if not signed.is_by(invitation.convener):
             raise InputError(
                 f"the sealed study does not match the signature of its coordinator {invitation.convener}: it was "
-                "changed on the way, ask for it again"
+                "changed on the way. Ask for it again."
             )
         entries = tuple(
             Entry.verified(from_parts(Purpose.ENTRY, parts, f"entry {number} of the sealed study"))
@@ -96,7 +96,7 @@ class Sealed:
         _require_fitting(invitation, entries)
         computing = {entry.identity for entry in _computing(invitation, entries)}
         if len(set(body.conveners)) < len(body.conveners) or set(body.conveners) != computing:
-            raise InputError("the order of coordinators in the sealed study does not name every party once: seal it again")
+            raise InputError("the order of coordinators in the sealed study does not name every party once. Seal it again.")
         decode_base64(body.instance, INSTANCE_BYTES, "the instance of the sealed study")
         return cls(signed, invitation, entries, body.conveners, body.instance)
 
@@ -166,15 +166,15 @@ class Sealed:
             return own
         if not matching:
             raise InputError(
-                f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study: tell its coordinator"
+                f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study. Tell its coordinator."
             )
         (entry,) = matching
         if entry.signed.body != own.signed.body:
             names = ("name", "exchange", "mailbox", "encapsulation", "nonce", "address", "formerly", "invitation")
             changed = [name for name in names if getattr(entry, name) != getattr(own, name)]
             raise InputError(
-                f"your entry in the sealed study is another one than you signed last ({', '.join(changed)}): "
-                "send the coordinator your entry again, it has to seal again"
+                f"your entry in the sealed study is another one than you signed last ({', '.join(changed)}). "
+                "Send the coordinator your entry again, it has to seal again."
             )
         return entry
 
@@ -211,10 +211,10 @@ def sealed_with_committee(path: Path) -> Sealed | None:
 def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
     """Raises :class:`InputError` for entries of another invitation, in another order, or with something that must be unique."""
     if len(entries) < 2:
-        raise InputError(f"the study has {len(entries)} entry: at least 2 parties are needed")
+        raise InputError(f"the study has {len(entries)} entry. Add those of at least 2 parties.")
     for entry in entries:
         if entry.invitation != invitation.digest:
-            raise InputError(f"the entry of {entry.name!r} is for another invitation: ask for one for this invitation")
+            raise InputError(f"the entry of {entry.name!r} is for another invitation. Ask for one for this invitation.")
     computing = _require_roles(invitation, entries)
     for field in ("identity", "name", "nonce"):
         _require_unique(field, entries)
@@ -225,14 +225,14 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
         for entry in computing:
             if not entry.encapsulation:
                 raise InputError(
-                    f"the entry of {entry.name!r} has no ML-KEM-768 key, which hybrid links need: it has to accept again, with a "
-                    "version of quietmean that knows them"
+                    f"the entry of {entry.name!r} has no ML-KEM-768 key, which hybrid links need. Ask it to accept "
+                    "again, with a version of quietmean that knows them."
                 )
     require_distinct(entry.name for entry in entries)
     _require_unique("address", [entry for entry in entries if entry.address and not entry.at_relay])
     keys = [entry.identity_bytes for entry in entries]
     if keys != sorted(keys):
-        raise InputError("the entries of the sealed study are not in the order of their keys: seal it again")
+        raise InputError("the entries of the sealed study are not in the order of their keys. Seal it again.")
 
 
 def _computing(invitation: Invitation, entries: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -247,18 +247,18 @@ def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[En
     committee = invitation.study.committee if has_committee(invitation.terms) else None
     for entry in entries:
         if entry.member and committee is None:
-            raise InputError(f"{entry.name!r} accepted as a member, and the study has no committee: ask for another entry")
+            raise InputError(f"{entry.name!r} accepted as a member, and the study has no committee. Ask for another entry.")
         if not entry.has_keys and (entry.member or committee is None):
-            raise InputError(f"the entry of {entry.name!r} has no keys for messages to it: ask for another")
+            raise InputError(f"the entry of {entry.name!r} has no keys for messages to it. Ask for another.")
         if entry.has_keys and not entry.member and committee is not None:
-            raise InputError(f"the entry of the contributor {entry.name!r} has keys that nobody would use: ask for another")
+            raise InputError(f"the entry of the contributor {entry.name!r} has keys that nobody would use. Ask for another.")
     computing = _computing(invitation, entries)
     if committee is not None and len(computing) != committee.members:
         names = ", ".join(entry.name for entry in computing) or "nobody"
         raise InputError(
             f"the study has a committee of {committee.members}, and {len(computing)} accepted with "
-            f"{named('member')} ({names}): add the entries that are missing, or write another number of "
-            "members and invite again"
+            f"{named('member')} ({names}). Add the entries that are missing, or write another number of "
+            "members and invite again."
         )
     return computing
 
@@ -269,7 +269,7 @@ def _require_unique(field: str, entries: Sequence[Entry]) -> None:
         before = holders.setdefault(getattr(entry, field), entry)
         if before is not entry:
             raise InputError(
-                f"the entries of {before.name!r} and {entry.name!r} have the same {field}: every party needs its own"
+                f"the entries of {before.name!r} and {entry.name!r} have the same {field}. Give every party its own."
             )
 
 

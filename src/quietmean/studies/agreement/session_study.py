@@ -58,7 +58,7 @@ class SessionStudy(JointTerms):
         Raises :class:`InputError` for what is not right.
         """
         if set(raw) != {TABLE} or not isinstance(raw[TABLE], Mapping):
-            raise InputError(f"{source} must have one table, [{TABLE}], and nothing else: correct it")
+            raise InputError(f"{source} must have one table, [{TABLE}], and nothing else. Correct it.")
         return cls.parse(raw[TABLE])
 
     def tables(self) -> dict[str, Any]:

@@ -89,13 +89,13 @@ class SessionTerms:
             object.__setattr__(self, name, resolved)
         if self.unit == PrivacyUnit.PERSON:
             raise InputError(
-                "a session has vectors and does not know whose rows they are computed from, so the unit cannot be person: choose "
-                "party, or record with one vector for each person"
+                "a session has vectors and does not know whose rows they are computed from, so the unit cannot be person. Choose "
+                "party, or record with one vector for each person."
             )
         if self.rounds < 1:
-            raise InputError(f"a session of {self.rounds} rounds releases nothing: choose at least 1")
+            raise InputError(f"a session of {self.rounds} rounds releases nothing. Choose at least 1.")
         if self.rounds > MOST_ROUNDS:
-            raise InputError(f"{self.rounds} rounds are too many for one session: choose at most {MOST_ROUNDS}")
+            raise InputError(f"{self.rounds} rounds are too many for one session. Choose at most {MOST_ROUNDS}.")
         # Checks every other number.
         self._target(self.epsilon, self.delta)
 
@@ -104,7 +104,7 @@ class SessionTerms:
         """The terms as a person states them. Raises :class:`InputError` for terms that nobody can keep."""
         unit, fields = terms.get("unit", str(PrivacyUnit.PARTY)), dict[str, Any](terms)
         if unit not in list(PrivacyUnit):
-            raise InputError(f"unit is {unit!r}: choose party or record")
+            raise InputError(f"unit is {unit!r}. Choose party or record.")
         fields |= {"unit": PrivacyUnit(unit), "options": dict(terms.get("options") or {})}
         return cls(parties=parties, **fields | {"colluding": colluding_count(parties, terms.get("colluding", 0.1))})
 
@@ -141,8 +141,8 @@ class SessionTerms:
             spare = float(total.additive(self.epsilon))
         raise InputError(
             f"{count_of(self.rounds, 'round')} of {plan.protocol.name} cannot fit into epsilon {self.epsilon:g} at "
-            f"delta {self.delta:g}: "
-            "plan fewer rounds, or a larger delta"
+            f"delta {self.delta:g}. "
+            "Plan fewer rounds, or a larger delta."
         )
 
     def charge(self, rounds: int) -> Charge:
@@ -166,8 +166,8 @@ class SessionTerms:
         remaining = self.delta - spare
         if remaining <= 0:
             raise InputError(
-                f"delta {self.delta:g} is below what {count_of(self.rounds, 'round takes', 'rounds take')} of it: choose "
-                "a larger delta"
+                f"delta {self.delta:g} is below what {count_of(self.rounds, 'round takes', 'rounds take')} of it. Choose "
+                "a larger delta."
             )
         return mu_of_budget(self.epsilon, remaining)
 
@@ -197,4 +197,4 @@ class SessionTerms:
 def require_private(protocol: Mechanism) -> None:
     """Raises :class:`InputError` for a protocol without privacy: nobody can ask for that where all rounds have one budget."""
     if not is_private(protocol):
-        raise InputError(f"{unprotected(protocol)}: a session has a budget to keep, choose another protocol")
+        raise InputError(f"{unprotected(protocol)}: a session has a budget to keep. Choose another protocol.")

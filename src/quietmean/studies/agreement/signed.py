@@ -83,11 +83,11 @@ class Signed:
         except ValueError as error:
             raise self._unreadable(str(error)) from None
         if not canonical:
-            raise InputError(f"this {self.purpose} is not in the form that quietmean writes: it was changed, ask for it again")
+            raise InputError(f"this {self.purpose} is not in the form that quietmean writes: it was changed. Ask for it again.")
         return document
 
     def _unreadable(self, reason: str) -> InputError:
-        return InputError(f"this {self.purpose} cannot be read ({reason}): ask for it again")
+        return InputError(f"this {self.purpose} cannot be read ({reason}). Ask for it again.")
 
     def parts(self) -> SignedParts:
         """Body and signature as texts, for a document inside another."""
@@ -126,11 +126,11 @@ def read_bounded(path: Path, largest: int = _LARGEST) -> bytes:
         with path.open("rb") as file:
             content = file.read(largest + 1)
     except FileNotFoundError:
-        raise InputError(f"file {path} does not exist: check the path") from None
+        raise InputError(f"file {path} does not exist. Check the path.") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"file {path} cannot be read ({getattr(error, 'strerror', None) or error}): check the path") from None
+        raise InputError(f"file {path} cannot be read ({getattr(error, 'strerror', None) or error}). Check the path.") from None
     if len(content) > largest:
-        raise InputError(f"file {path} is larger than {largest} bytes: no file of this study is that large")
+        raise InputError(f"file {path} is larger than {largest} bytes, as no file of this study is. Name another.")
     return content
 
 
@@ -161,7 +161,7 @@ def decode_base64(text: str, size: int, subject: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != size or base64.b64encode(raw).decode() != text:
-        raise InputError(f"{subject} is not {size} bytes in base64: it was changed, ask for it again")
+        raise InputError(f"{subject} is not {size} bytes in base64: it was changed. Ask for it again.")
     return raw
 
 
@@ -170,7 +170,7 @@ def from_parts(purpose: Purpose, parts: SignedParts | _File, subject: str) -> Si
     try:
         body = parts.body.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{subject} is not a text: it was changed, ask for it again") from None
+        raise InputError(f"{subject} is not a text: it was changed. Ask for it again.") from None
     return Signed(purpose, body, decode_base64(parts.signature, 64, f"the signature of {subject}"))
 
 
@@ -218,7 +218,7 @@ def _from_line(purpose: Purpose, text: str, source: str) -> Signed:
     try:
         body, signature = (base64.b64decode(part, altchars=b"-_", validate=True) for part in parts)
     except (binascii.Error, ValueError):
-        raise InputError(f"{source} holds no whole {purpose}: copy it again, from {tag} to its end") from None
+        raise InputError(f"{source} holds no whole {purpose}. Copy it again, from {tag} to its end.") from None
     if len(signature) != 64:
-        raise InputError(f"{source} holds no whole {purpose}: copy it again, from {tag} to its end")
+        raise InputError(f"{source} holds no whole {purpose}. Copy it again, from {tag} to its end.")
     return Signed(purpose, body, signature)

@@ -126,17 +126,17 @@ class StudyTerms(JointTerms):
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown == {"session"}:
             raise InputError(
-                f"{source} is that of a session, of many means of vectors: take part in it with quietmean join FILE --program "
-                "PROGRAM, or from Python with qm.session"
+                f"{source} is that of a session, of many means of vectors. Take part in it with quietmean join FILE --program "
+                "PROGRAM, or from Python with qm.session."
             )
         if unknown:
             near = nearest(min(unknown), ("study", "column", "statistic"))
             # A file of data may be given by mistake: only what is nearly a known name is shown.
             which = f"[{min(unknown)}]{near}" if near else "of another name"
-            raise InputError(f"{source} has a table {which}: only [study], [[column]] and [[statistic]] are known")
+            raise InputError(f"{source} has a table {which}, which is not known. Use only [study], [[column]] and [[statistic]].")
         general = raw.get("study", {})
         if not isinstance(general, Mapping):
-            raise InputError(f"{source} has something else than a table [study]: write [study], and its fields below")
+            raise InputError(f"{source} has something else than a table [study]. Write [study], and its fields below.")
         lists = {name: raw.get(name, []) for name in ("column", "statistic")}
         return cls.parse({**general, **lists})
 
@@ -174,7 +174,7 @@ class StudyTerms(JointTerms):
             require_eavesdropping(self.eavesdropping)
         # Documents state the default.
         if self.nats is not None and self.delta != type(self).model_fields["delta"].default:
-            raise InputError(f"delta {self.delta:g} cannot go with nats {self.nats:g}, which have none: leave it out")
+            raise InputError(f"delta {self.delta:g} cannot go with nats {self.nats:g}, which have none. Leave it out.")
         # What no number of parties could keep.
         of_committee = None if self.committee is None else self.committee.minimum
         self.target(parties_that_could(colluding=self.colluding, minimum=self.minimum, committee_minimum=of_committee))
@@ -188,10 +188,10 @@ class StudyTerms(JointTerms):
         if self.unit == PrivacyUnit.PARTY or self.count == CountVisibility.PRIVATE:
             raise InputError(
                 "records_per_party and largest_share have no effect where each party counts once, or numbers "
-                "of records are private: leave them out"
+                "of records are private. Leave them out."
             )
         if self.records_per_party is not None and self.records_per_party[0] > self.records_per_party[1]:
-            raise InputError(f"records_per_party is {list(self.records_per_party)}: name the fewest first, then the most")
+            raise InputError(f"records_per_party is {list(self.records_per_party)}. Name the fewest first, then the most.")
 
     def require_possible_committee(self) -> None:
         """Raises :class:`InputError` for a committee that gives no result, and for fields that say nothing where there is one."""
@@ -202,7 +202,7 @@ class StudyTerms(JointTerms):
         terms.require_possible_vouchers()
         if self.protocol not in (AUTO, PREFERRED):
             raise InputError(
-                f"the study has a committee, and protocol {self.protocol} none: leave protocol out, or write {PREFERRED}"
+                f"the study has a committee, and protocol {self.protocol} none. Leave protocol out, or write {PREFERRED}."
             )
         instead = {
             "colluding": "the committee says how many of its members may collude, with all other contributors",
@@ -213,27 +213,27 @@ class StudyTerms(JointTerms):
         }
         for name, why in instead.items():
             if getattr(self, name) is not None:
-                raise InputError(f"{name} has no effect in a study with a committee: leave it out, {why}")
+                raise InputError(f"{name} has no effect in a study with a committee. Leave it out, {why}.")
         if self.deadlines is not None and self.deadlines.first.timestamp() <= terms.lists_at:
             raise InputError(
                 f"members list contributions {in_hours(terms.grace)} after {in_words(terms.contribute_by)}, and wait for the "
-                f"start until {in_words(self.deadlines.first)}, the first deadline: give a later one"
+                f"start until {in_words(self.deadlines.first)}, the first deadline. Give a later one."
             )
         if terms.products:
             self._require_single_records(terms)
         if self.weights.largest_share < 1:
-            raise InputError("largest_share has no effect in a study with a committee: give largest_weight in the committee")
+            raise InputError("largest_share has no effect in a study with a committee. Give largest_weight in the committee.")
 
     def _require_single_records(self, terms: CommitteeTerms) -> None:
         """Raise :class:`InputError` unless each contribution is one record, or a party encoded as one: products need this."""
         alone = self.unit == PrivacyUnit.PARTY or terms.largest_weight == 1
         if not alone or self.count == CountVisibility.PRIVATE or self.workload.averages_rows:
             raise InputError(
-                "products are those of one record a contribution: give the committee largest_weight 1, public counts and, where "
-                "persons are the unit, rows first or last, or leave products out"
+                "products are those of one record a contribution. Give the committee largest_weight 1, public counts and, where "
+                "persons are the unit, rows first or last, or leave products out."
             )
         if not any(feature.of_single_record for feature in self.workload.scales):
-            raise InputError("none of these statistics states products: leave products out of the committee")
+            raise InputError("none of these statistics states products. Leave products out of the committee.")
 
     @property
     def persons(self) -> Persons | None:
@@ -246,7 +246,7 @@ class StudyTerms(JointTerms):
             return
         for name in ("rows", "sites_per_person"):
             if getattr(self, name) is not None:
-                raise InputError(f"{name} is about persons, and the unit is {self.unit}: leave it out, or give unit person")
+                raise InputError(f"{name} is about persons, and the unit is {self.unit}. Leave it out, or give unit person.")
 
     @property
     def weights(self) -> StatedWeights:
@@ -259,8 +259,8 @@ class StudyTerms(JointTerms):
         if not low <= records <= high:
             beyond = "fewer" if records < low else "more"
             raise InputError(
-                f"records_per_party: this party has {beyond} records than the study allows, {low} to {high:g}: take no part, or "
-                "agree on another study"
+                f"records_per_party: this party has {beyond} records than the study allows, {low} to {high:g}. Take no part, or "
+                "agree on another study."
             )
 
     def share_of(self, parties: int) -> float | None:
@@ -278,7 +278,7 @@ class StudyTerms(JointTerms):
         statistics = tuple(parse_statistic(raw) for raw in self.statistics) or default
         require_known("allocate", self.allocate, ALLOCATIONS)
         if self.count == CountVisibility.PUBLIC and self.most_records is not None:
-            raise InputError('most_records has no effect where counts are public: leave it out, or give count = "private"')
+            raise InputError('most_records has no effect where counts are public. Leave it out, or give count = "private".')
         declared = Workload(
             columns,
             statistics,

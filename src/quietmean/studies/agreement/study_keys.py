@@ -73,10 +73,10 @@ def require_role(invitation: Invitation, address: str, member: bool) -> None:
     """Raise :class:`InputError` for a member where there is no committee, and for the address of a contributor."""
     committee = has_committee(invitation.terms)
     if member and not committee:
-        raise InputError(f"this study has no committee, all its parties are alike: leave {named('member')} out")
+        raise InputError(f"this study has no committee, all its parties are alike. Leave {named('member')} out.")
     if committee and not member and address:
         raise InputError(
-            f"a contributor is never dialled: leave {named('address')} out, or give {named('member')} too if you hold shares"
+            f"a contributor is never dialled. Leave {named('address')} out, or give {named('member')} too if you hold shares."
         )
 
 
@@ -133,7 +133,8 @@ class StudyKeys:
                 return kept.with_voucher(voucher)
             if kept.sealed is not None:
                 raise InputError(
-                    f"this party has joined the study sealed as {kept.sealed[:32]}: a new seal needs a new invitation"
+                    f"this party has joined the study sealed as {kept.sealed[:32]}. Ask for a new invitation, which "
+                    "a new seal needs."
                 )
         exchange, mailbox, encapsulation = None, None, None
         if member or not committee:
@@ -162,8 +163,8 @@ class StudyKeys:
                 "folder of quietmean accept; if they are lost, the study needs a new invitation"
             ) from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
-        wrong = InputError(f"file {path} holds no keys of a study: give the file that quietmean accept made")
+            raise InputError(f"key file {path} is open to others (mode {mode:04o}). Run chmod 600 {path}.")
+        wrong = InputError(f"file {path} holds no keys of a study. Give the file that quietmean accept made.")
         content = read_bounded(path)
         require_version(json_object(content).get("format"), _FORMAT, f"file {path}")
         refuse_other(kind_of_content(content), f"file {path}", FileKind.STUDY_KEYS)
@@ -193,7 +194,7 @@ class StudyKeys:
         keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given, encapsulation, voucher)
         derived = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox, encapsulation).items()}
         if {**keys._in_entry, **derived} != keys._in_entry:
-            raise InputError(f"the keys in {path} are not those of its entry: it was changed, ask for a new invitation")
+            raise InputError(f"the keys in {path} are not those of its entry: it was changed. Ask for a new invitation.")
         return keys
 
     def bind(self, sealed: str, compared: Sequence[str] = ()) -> StudyKeys:
@@ -233,8 +234,8 @@ class StudyKeys:
         """Raises :class:`InputError` if the keys are bound to another seal than this one."""
         if self.sealed not in (None, sealed):
             raise InputError(
-                f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, this one "
-                f"is {sealed[:32]}: what was sealed again is another study, its coordinator has to invite again"
+                f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, this one is "
+                f"{sealed[:32]}. Ask its coordinator to invite again, what is sealed again is another study."
             )
 
     @cached_property
@@ -297,7 +298,7 @@ def write_private(path: Path, content: bytes, then: str = ONCE_MORE) -> None:
         replace_durably(path, content)
     except OSError as error:
         refuse_outage(error, path, then)
-        raise InputError(f"file {path} cannot be written ({reason_of(error)}): choose a writable place") from None
+        raise InputError(f"file {path} cannot be written ({reason_of(error)}). Choose a writable place.") from None
 
 
 def _public(
@@ -326,7 +327,9 @@ def revoked_key(source: str | Path) -> str:
     signed = read_signed(Purpose.REVOCATION, source)
     key = signed.decode(_Body).key
     if not signed.is_by(key):
-        raise InputError(f"the revocation of {key} is not signed by that key: it was changed, or is not its owner's")
+        raise InputError(
+            f"the revocation of {key} is not signed by that key, so it was changed, or is not its owner's. Ask its owner for it."
+        )
     return key
 
 
@@ -347,7 +350,7 @@ class Distrusted:
             return ()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"the distrusted keys in {self.path} cannot be read ({reason_of(error)}): correct the file"
+                f"the distrusted keys in {self.path} cannot be read ({reason_of(error)}). Correct the file."
             ) from None
         keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
         for key in keys:
@@ -373,4 +376,7 @@ class Distrusted:
         keys = frozenset(self.keys())
         for holder, key in holders:
             if key in keys:
-                raise InputError(f"{holder} has the key {key}, which this site distrusts ({self.path}): nothing is done with it")
+                raise InputError(
+                    f"{holder} has the key {key}, which this site distrusts ({self.path}). Ask its owner for a new key, "
+                    "nothing is done with this one."
+                )

@@ -55,7 +55,7 @@ class Voucher:
         """
         public_key_bytes(key)
         if weight is not None and not 0 < weight < math.inf:
-            raise InputError(f"a voucher's weight is {weight:g}: give one above 0, or none for the study's largest")
+            raise InputError(f"a voucher's weight is {weight:g}. Give one above 0, or none for the study's largest.")
         body = _Body(invitation, key, None if weight is None else float(weight))
         return cls.verified(Signed.sign(Purpose.COMMITTEE_VOUCHER, msgspec.to_builtins(body), registrar))
 
@@ -69,7 +69,7 @@ class Voucher:
         """Verify a voucher. Raises :class:`InputError` for an impossible part. Who signed it shows the study for which it is."""
         body = signed.decode(_Body)
         if not is_digest(body.invitation):
-            raise InputError("the voucher is for no invitation: it was changed, ask the registrar for it again")
+            raise InputError("the voucher is for no invitation: it was changed. Ask the registrar for it again.")
         return cls(signed, body.invitation, body.key, body.weight)
 
     @classmethod
@@ -92,15 +92,15 @@ class Voucher:
         """Raises :class:`InputError` unless it admits the owner of this identity key to the study of an invitation."""
         vouching = vouching_of(invitation)
         if vouching is None:
-            raise InputError("this study admits nobody by a voucher: its coordinator has to invite you")
+            raise InputError("this study admits nobody by a voucher. Ask its coordinator to invite you.")
         if self.invitation != invitation.digest:
             raise InputError(
-                "the voucher is for another study, or another invitation to it: ask the registrar for one for this one"
+                "the voucher is for another study, or another invitation to it. Ask the registrar for one for this one."
             )
         if self.key != key:
-            raise InputError(f"the voucher is for the key {self.key}, and yours is {key}: use the key that it came with")
+            raise InputError(f"the voucher is for the key {self.key}, and yours is {key}. Use the key that it came with.")
         if not self.signed.is_by(vouching.registrar):
-            raise InputError(f"the voucher is not signed by {vouching.registrar}, who admits to this study: ask that registrar")
+            raise InputError(f"the voucher is not signed by {vouching.registrar}, who admits to this study. Ask that registrar.")
 
 
 @dataclass(frozen=True)
@@ -128,13 +128,13 @@ class Registrar:
         vouching = vouching_of(invitation)
         if vouching is None:
             raise InputError(
-                f"this study has no vouchers: its coordinator writes {named('registrar')} and {named('vouchers')} into "
-                "quietmean study new"
+                f"this study has no vouchers. Ask its coordinator for {named('registrar')} and {named('vouchers')} "
+                "of quietmean study new."
             )
         if vouching.registrar != identity.public_key:
             raise InputError(
-                f"the registrar of this study is {vouching.registrar}, and your key is {identity.public_key}: only the registrar "
-                "makes vouchers"
+                f"the registrar of this study is {vouching.registrar}, and your key is {identity.public_key}. Ask "
+                "the registrar, who alone makes vouchers."
             )
         return cls(identity, vouching.invitation, vouching.number)
 
@@ -148,7 +148,7 @@ class Registrar:
         Raises :class:`InputError` for more than the study has.
         """
         if not 1 <= number <= self.number:
-            raise InputError(f"number is {number}, and the study has {self.number} vouchers: choose 1 to {self.number}")
+            raise InputError(f"number is {number}, and the study has {self.number} vouchers. Choose 1 to {self.number}.")
         vouchers, files = {}, {}
         for place in range(1, number + 1):
             own = self.own(place)

@@ -69,7 +69,7 @@ class ColumnReader:
     def __post_init__(self) -> None:
         """Raises :class:`InputError` for a factor of what is not a number."""
         if self.location.mapping.of(self.column.name).factor != 1 and kind_of(self.column) != "numbers":
-            raise InputError(f"column {self.column.name!r} has a factor in the site's mapping, and no numbers: leave it out")
+            raise InputError(f"column {self.column.name!r} has a factor in the site's mapping, and no numbers. Leave it out.")
 
     def values(self, table: Table) -> Array:
         """The values of a piece, (rows,): NaN, or -1 for levels, where a cell holds none, whatever it is."""

@@ -175,15 +175,15 @@ class DatabaseTables(Tables):
         named = self._location.settings.get("table")
         if named is not None:
             if named not in tables:
-                raise InputError(f"{self.place} has no table {named!r}{nearest(named, tables)}: check its name")
+                raise InputError(f"{self.place} has no table {named!r}{nearest(named, tables)}. Check its name.")
             return tables[named]
         names = {plain_name(name) for name in column_names}
         fitting = [name for name, table in tables.items() if names <= self._names(table)]
         if len(fitting) > 1 or not tables or (not fitting and len(tables) > 1):
             many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"
             raise InputError(
-                f"{many} of {self.place} have the columns of the study: say which is meant, {self.place}#table=NAME, or give a "
-                f"query in a file, {self.place}#query=FILE"
+                f"{many} of {self.place} have the columns of the study. Say which is meant, {self.place}#table=NAME, or give a "
+                f"query in a file, {self.place}#query=FILE."
             )
         return tables[(fitting or sorted(tables))[0]]
 
@@ -235,8 +235,8 @@ def failing(location: Location, failure: type[Exception]) -> Iterator[None]:
     except (failure, UnicodeError):
         subject = "it" if location.query is None else f"the query in {location.query}"
         raise InputError(
-            f"{location.name} cannot be read, {subject} is refused by the database: check the query, that the file is whole, "
-            f"that no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open"
+            f"{location.name} cannot be read, {subject} is refused by the database. Check the query, that the file is whole, "
+            f"that no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open."
         ) from None
 
 
@@ -338,11 +338,11 @@ def query_of(location: Location) -> str:
     if path is None:
         return ""
     if "table" in location.settings:
-        raise InputError(f"both #table= and #query= are said of {location.name}: leave one out")
+        raise InputError(f"both #table= and #query= are said of {location.name}. Leave one out.")
     try:
         text = short_bytes(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError):
-        raise InputError(f"file {path} with the query for {location.name} cannot be read: check the path") from None
+        raise InputError(f"file {path} with the query for {location.name} cannot be read. Check the path.") from None
     return text.strip().rstrip(";")
 
 

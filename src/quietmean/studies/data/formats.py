@@ -98,7 +98,7 @@ _BEGINNINGS = {
     **FOREIGN,
 }
 # What to do with a file that only a reader of another distribution reads.
-_REMEDIES = dict.fromkeys((_BZIP2, _XZ, _ZIP), "unpack it, and give the table in it") | {_ODS: "save it as .xlsx, or as CSV"}
+_REMEDIES = dict.fromkeys((_BZIP2, _XZ, _ZIP), "Unpack it, and give the table in it") | {_ODS: "Save it as .xlsx, or as CSV"}
 _DUCKDB_MARK, _DUCKDB_VERSION = slice(8, 12), slice(12, 20)
 # Bytes of a file that are read to see what it is.
 _LOOK = 4096
@@ -166,10 +166,10 @@ def _opened(location: Location, tell: Notify) -> Iterator[Tables]:
             yield tables
         return
     if location.path.is_dir():
-        raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
+        raise InputError(f"{location.path} is a folder and cannot be read as a table. Give a file.")
     try:
         if not is_plain(location.path):
-            raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table: give a file")
+            raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table. Give a file.")
         before = state_of(location.path)
         kind = "" if location.has_json_lines else _kind_of(location.path)
         if kind in (_SQLITE, _DUCKDB):
@@ -180,15 +180,15 @@ def _opened(location: Location, tell: Notify) -> Iterator[Tables]:
         reader = _reader(location, kind, tell)
         yield FileTables(location, kind, reader)
         if state_of(location.path) != before:
-            raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
+            raise InputError(f"{location.name} was changed while it was read. Wait until its program has written all of it.")
     except InputError:
         # Only now: what a row of a table has in it decides nothing.
         refuse_other(kind_of_file(location.path), f"file {location.path}", FileKind.DATA)
         raise
     except FileNotFoundError:
-        raise InputError(f"file {location.path} does not exist: check the path") from None
+        raise InputError(f"file {location.path} does not exist. Check the path.") from None
     except OSError as error:
-        raise InputError(f"file {location.path} cannot be read ({error.strerror or 'an input error'}): check it") from None
+        raise InputError(f"file {location.path} cannot be read ({error.strerror or 'an input error'}). Check it.") from None
 
 
 def state_of(path: Path) -> tuple[int, int, int]:
@@ -225,7 +225,7 @@ def _reader(location: Location, kind: str, tell: Notify) -> Reader:
     if added := next((reader for ending, reader in _added_readers().items() if name.lower().endswith(f".{ending}")), None):
         return added
     if kind in _REMEDIES:
-        raise InputError(f"{name} is {kind}: {_REMEDIES[kind]}, or install a package that adds a reader of files that end so")
+        raise InputError(f"{name} is {kind}. {_REMEDIES[kind]}, or install a package that adds a reader of files that end so.")
     return partial(read_json_lines if location.has_json_lines else read_delimited, tell=tell)
 
 
@@ -248,7 +248,7 @@ def _kind_of_archive(path: Path) -> str:
         return _ODS if "content.xml" in inside else _ZIP
     if size > MOST_UNPACKED:
         raise InputError(
-            f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a workbook: save the table as "
-            "CSV"
+            f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a workbook. Save the table as "
+            "CSV."
         )
     return _WORKBOOK

@@ -227,7 +227,9 @@ class GroupsOfFrame(CountingEngine):
         engine = self._frame.implementation
         if (engine.is_duckdb() or engine.is_spark_like()) and not is_installed("pyarrow"):
             called = "DuckDB" if engine.is_duckdb() else "Spark"
-            raise InputError(f"counting groups of rows of {called} needs PyArrow, which is not installed: pip install pyarrow")
+            raise InputError(
+                f"counting groups of rows of {called} needs PyArrow, which is not installed. Run pip install pyarrow."
+            )
         self._schema = dict(_answer(self._frame.collect_schema))
         self._called = {plain_name(name): name for name in self._schema}
         column_names = [column.name for column in columns if not column.origin]
@@ -318,8 +320,8 @@ def _answer(call: Callable[[], Any]) -> Any:
     answers = anyway(lambda: [call()])
     if answers is None:
         raise InputError(
-            "the engine of the data frame cannot count groups of rows: check that the columns of the study hold numbers, "
-            "texts, dates or truth values, and that the table can be read"
+            "the engine of the data frame cannot count groups of rows. Check that the columns of the study hold numbers, "
+            "texts, dates or truth values, and that the table can be read."
         )
     return answers[0]
 

@@ -106,7 +106,7 @@ def _chosen(location: Location, column_names: Collection[str]) -> Table:
         chosen = [rows for number, (name, rows) in enumerate(sheets, 1) if wanted_sheet in (name, str(number))]
         if not chosen:
             raise InputError(
-                f"{location.name} has {len(sheets)} sheets and none is called {wanted_sheet!r}: give its name or number, from 1"
+                f"{location.name} has {len(sheets)} sheets and none is called {wanted_sheet!r}. Give its name or number, from 1."
             )
         return _table(chosen[0], location, names)
     filled = [rows for _, rows in sheets if rows]
@@ -115,10 +115,10 @@ def _chosen(location: Location, column_names: Collection[str]) -> Table:
     fitting = fitting or [rows for rows in filled if _heading(rows, location, names) is not None]
     if len(fitting) > 1:
         raise InputError(
-            f"{len(fitting)} sheets of {location.name} have the columns of the study: say which, {location.name}#sheet=NAME"
+            f"{len(fitting)} sheets of {location.name} have the columns of the study. Say which, {location.name}#sheet=NAME."
         )
     if not filled:
-        raise InputError(f"{location.name} is empty: the first row of a sheet must hold the names of its columns")
+        raise InputError(f"{location.name} is empty. Write the names of its columns into the first row of a sheet.")
     return _table((fitting or filled)[0], location, names)
 
 
@@ -129,7 +129,7 @@ def _sheets(location: Location) -> Sheets:
     except EndedError as ended:
         raise too_many_cells(location.name) if ended.code == TOO_LARGE else _unreadable(location) from None
     if contents == [sheets.PASSWORD]:
-        raise InputError(f"{location.name} is protected by a password: save it without")
+        raise InputError(f"{location.name} is protected by a password. Save it without.")
     return [decode(content, tuple[str, Rows], lambda reason: _unreadable(location)) for content in contents]
 
 
@@ -138,7 +138,7 @@ def _table(rows: Rows, location: Location, wanted: set[str]) -> Table:
     start = _first(rows, location) if found is None else found
     names = _names(rows, start)
     if not names:
-        raise InputError(f"the sheet of {location.name} is empty: its first row must hold the names of its columns")
+        raise InputError(f"the sheet of {location.name} is empty. Write the names of its columns into its first row.")
     width = len(names)
     below = [(number, (cells + [None] * (width - len(cells)))[:width]) for number, cells in rows[start + 1 :]]
     # What stands beside the table only does not belong to it.
@@ -171,7 +171,7 @@ def _names(rows: Rows, place: int) -> list[str]:
 
 
 def _unreadable(location: Location) -> InputError:
-    return InputError(f"{location.name} cannot be read as a workbook: save it again as .xlsx, or as CSV")
+    return InputError(f"{location.name} cannot be read as a workbook. Save it again as .xlsx, or as CSV.")
 
 
 def read_foreign(location: Location, column_names: Collection[str] | None, kind: str) -> Pieces:
@@ -205,8 +205,8 @@ def read_columnar(location: Location, column_names: Collection[str] | None, kind
     location.only(f"a {kind.capitalize()} file", ())
     if not is_installed("narwhals") or not (is_installed("polars") or is_installed("pyarrow")):
         raise InputError(
-            f"{location.name} is a {kind.capitalize()} file, and reading it needs the extra 'tables', which is not installed: "
-            f"{command_for('tables')}"
+            f"{location.name} is a {kind.capitalize()} file, and reading it needs the extra 'tables', which is not "
+            f"installed. Run {command_for('tables')}."
         )
     return columns_apart(columnar, kind, f"a damaged {kind.capitalize()} file", location, column_names)
 
@@ -217,8 +217,8 @@ def columns_apart(
     """Yield the named columns, read by a ``module`` that runs as a process; ``damaged``: what the file may be."""
     names = sorted({plain_name(name) for name in column_names or ()})
     unreadable = InputError(
-        f"file {location.name} cannot be read as a table: it is {damaged}, or reading it takes more "
-        f"than {columnar.MOST_MEMORY >> 30} GiB of memory or {MOST_SECONDS / 60:g} minutes"
+        f"file {location.name} cannot be read as a table. Check that it is not {damaged}, and that reading it takes "
+        f"{columnar.MOST_MEMORY >> 30} GiB of memory and {MOST_SECONDS / 60:g} minutes at most."
     )
     contents = pieces_apart(module, [kind, str(location.path.absolute()), str(MOST_CELLS), *names])
     try:
@@ -253,7 +253,7 @@ def table_of_frame(frame: Any, column_names: Collection[str], source: str = "the
             f"Data of type {type(frame).__name__} are not a table. Give a path, or a data frame of pandas, Polars or PyArrow."
         ) from None
     except narwhals.exceptions.DuplicateError:
-        raise InputError(f"two columns of {source} have the same name: give each column a name of its own") from None
+        raise InputError(f"two columns of {source} have the same name. Give each column a name of its own.") from None
     for start in range(0, max(len(wrapped), 1), ROWS):
         piece = wrapped[start : start + ROWS]
         yield Table(source, names, range(start + 1, start + len(piece) + 1), partial(_cells_in, piece))

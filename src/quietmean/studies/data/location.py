@@ -67,7 +67,7 @@ class SiteMapping:
         _only(table, ("person", "date", "rows_per_person", "columns"), "mapping", place)
         for name, usual in (("person", "patient_id"), ("date", "visit_date")):
             if not isinstance(table.get(name, ""), str):
-                raise InputError(f'[mapping] of {place} has a {name} that is not a name of a column: write {name} = "{usual}"')
+                raise InputError(f'[mapping] of {place} has a {name} that is not a name of a column. Write {name} = "{usual}".')
         person, date = (plain_name(table.get(name, "")) for name in ("person", "date"))
         columns = _table(table.get("columns", {}), "mapping.columns", place)
         read = {plain_name(name): _column(column, name, place) for name, column in columns.items()}
@@ -120,25 +120,25 @@ def _column(raw: object, name: str, place: str) -> ColumnMapping:
     _only(table, _FIELDS, where, place)
     codes, factor, called = table.get("codes", {}), table.get("factor", 1.0), table.get("name", "")
     if not isinstance(called, str):
-        raise InputError(f'[{where}] of {place} has a name that is not a text: write name = "ALTER"')
+        raise InputError(f'[{where}] of {place} has a name that is not a text. Write name = "ALTER".')
     if not (isinstance(codes, Mapping) and all(isinstance(code, str | int | float) for code in codes.values())):
-        raise InputError(f'[{where}] of {place} has codes that are none: write codes = {{ 1 = "f", 2 = "m", 9 = "" }}')
+        raise InputError(f'[{where}] of {place} has codes that are none. Write codes = {{ 1 = "f", 2 = "m", 9 = "" }}.')
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor) or factor == 0:
-        raise InputError(f"[{where}] of {place} has a factor that is 0 or not a number: write factor = 0.4536")
+        raise InputError(f"[{where}] of {place} has a factor that is 0 or not a number. Write factor = 0.4536.")
     texts = {plain_name(code): str(text).lower() if isinstance(text, bool) else str(text) for code, text in codes.items()}
     return ColumnMapping(plain_name(called), texts, float(factor))
 
 
 def _table(raw: object, where: str, place: str) -> Mapping[str, Any]:
     if not isinstance(raw, Mapping):
-        raise InputError(f"{where} of {place} is not a table: write [{where}], and below it what is said")
+        raise InputError(f"{where} of {place} is not a table. Write [{where}], and below it what is said.")
     return raw
 
 
 def _only(table: Mapping[str, Any], known: Collection[str], where: str, place: str) -> None:
     for name in table:
         if name not in known:
-            raise InputError(f"[{where}] of {place} has {name!r}{nearest(name, known)}: there are {', '.join(known)}")
+            raise InputError(f"[{where}] of {place} has {name!r}{nearest(name, known)}. Choose of {', '.join(known)}.")
 
 
 # The last one means any number of blanks and tabs.
@@ -216,24 +216,24 @@ class Location:
             choices = _CHOICES.get(name)
             if choices is None:
                 raise InputError(
-                    f"#{name}= is nothing that can be said of {self.path.name}{nearest(name, _CHOICES)}: there are "
-                    f"{', '.join(f'#{choice}=' for choice in _CHOICES)}"
+                    f"#{name}= is not known for {self.path.name}{nearest(name, _CHOICES)}. Choose of "
+                    f"{', '.join(f'#{choice}=' for choice in _CHOICES)}."
                 )
             if choices and value not in choices:
                 raise InputError(
-                    f"#{name}={value} of {self.path.name} is not known{nearest(value, choices)}: use {' or '.join(choices)}"
+                    f"#{name}={value} of {self.path.name} is not known{nearest(value, choices)}. Use {' or '.join(choices)}."
                 )
         if self.settings.get("thousands", "none") == self.settings.get("decimal", ""):
-            raise InputError(f"the same mark is said of {self.path.name} for decimals and for thousands: choose two")
+            raise InputError(f"the same mark is said of {self.path.name} for decimals and for thousands. Choose two.")
         multiline = self.settings.get("multiline", "false")
         if multiline not in ("true", "false") and not (multiline.isdecimal() and 1 < int(multiline[:9]) <= _MOST_LINES):
             raise InputError(
-                f"#multiline={multiline} of {self.path.name} is not known: use true, false, or the most lines of a record"
+                f"#multiline={multiline} of {self.path.name} is not known. Use true, false, or the most lines of a record."
             )
         skip = self.settings.get("skip", "0")
         if not skip.isdecimal():
             raise InputError(
-                f"#skip={skip} of {self.path.name} is not a number: say how many lines are above the names of the columns"
+                f"#skip={skip} of {self.path.name} is not a number. Say how many lines are above the names of the columns."
             )
 
     @property
@@ -286,7 +286,7 @@ class Location:
         """Raises :class:`InputError` for a setting that has no meaning for this ``kind`` of source."""
         for name in self.settings:
             if name not in {*allowed, "decimal", "thousands", "dates", "query", "query_mixes_rows", "format"}:
-                raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
+                raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}. Leave it out.")
 
 
 def _file_in(text: str) -> str:
@@ -356,8 +356,8 @@ def _address_of(text: str) -> str | None:
     user, _, _ = matched["rest"].rpartition("@")
     if ":" in user or "password=" in unquote(matched["rest"]).lower():
         raise InputError(
-            "the address of the database has a password, which other programs of this machine can see: leave it out, and keep "
-            "it where libpq looks, in ~/.pgpass, a file of services or PGPASSWORD"
+            "the address of the database has a password, which other programs of this machine can see. Leave it out, and keep "
+            "it where libpq looks, in ~/.pgpass, a file of services or PGPASSWORD."
         )
     return f"postgresql://{matched['rest']}"
 
@@ -392,13 +392,13 @@ def _with_format_file(settings: dict[str, str], path: Path | None) -> _Said:
 def _in_format_file(beside: Path, must_be: bool) -> _Said:
     """What it says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
     unreadable = InputError(
-        f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean site data proposes them'
+        f'{beside.name} cannot be read. Write lines such as decimal = "comma", as quietmean site data proposes them.'
     )
     try:
         raw = decode_toml(short_bytes(beside), lambda reason: unreadable)
     except (FileNotFoundError, NotADirectoryError):
         if must_be:
-            raise InputError(f"file {beside} does not exist, and #format= names it: check the path") from None
+            raise InputError(f"file {beside} does not exist, and #format= names it. Check the path.") from None
         return {}, SiteMapping(), {}
     except OSError:
         raise unreadable from None
@@ -407,7 +407,7 @@ def _in_format_file(beside: Path, must_be: bool) -> _Said:
     wrong = [name for name, value in raw.items() if not isinstance(value, str | int)]
     if wrong:
         raise InputError(
-            f"{wrong[0]} of {beside.name} is not a text, number or truth value: write for example {wrong[0]} = 'comma'"
+            f"{wrong[0]} of {beside.name} is not a text, number or truth value. Write for example {wrong[0]} = 'comma'."
         )
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}, mapping, codes
 
@@ -430,7 +430,7 @@ def _settings_of(text: str, name: str) -> dict[str, str]:
         key, equals, value = part.partition("=")
         if not (equals and key.strip() and value.strip()):
             raise InputError(
-                f"#{text} behind {name} cannot be read: write #NAME=VALUE, such as #decimal=comma, with commas between"
+                f"#{text} behind {name} cannot be read. Write #NAME=VALUE, such as #decimal=comma, with commas between."
             )
         settings[key.strip()] = value.strip()
     return settings

@@ -137,13 +137,13 @@ def require_persons(location: Location, rows: str | int) -> None:
     where_to = "of the data" if beside is None else f"of {beside.name}"
     if not mapping.person:
         raise InputError(
-            f"the study protects persons, and nothing says which column of {location.name} tells them apart: write "
-            f'person = "patient_id" in table [mapping] {where_to}, by the column\'s own name, which nobody else sees'
+            f"the study protects persons, and nothing says which column of {location.name} tells them apart. Write "
+            f'person = "patient_id" in table [mapping] {where_to}, by the column\'s own name, which nobody else sees.'
         )
     if rows in (FIRST_ROW, LAST_ROW) and not mapping.date:
         raise InputError(
-            f"the study takes the {rows} row of each person, and nothing says by which dates of {location.name}: write "
-            f'date = "visit_date" in table [mapping] {where_to}, beside person'
+            f"the study takes the {rows} row of each person, and nothing says by which dates of {location.name}. Write "
+            f'date = "visit_date" in table [mapping] {where_to}, beside person.'
         )
 
 

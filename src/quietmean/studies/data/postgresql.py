@@ -116,8 +116,8 @@ def transaction(location: Location) -> Iterator[PostgresqlTables]:
         connection = driver.connect(_with_timeout(location.database), _BUILT_IN_TYPES, autocommit=True)
     except driver.Error:
         raise InputError(
-            f"{location.name} cannot be reached, or does not let this user in: check the address, that the server runs, and the "
-            "password where libpq looks for it, in ~/.pgpass, a file of services or PGPASSWORD"
+            f"{location.name} cannot be reached, or does not let this user in. Check the address, that the server runs, and the "
+            "password where libpq looks for it, in ~/.pgpass, a file of services or PGPASSWORD."
         ) from None
     try:
         with closing(connection), closing(connection.cursor()) as cursor:
@@ -129,8 +129,8 @@ def transaction(location: Location) -> Iterator[PostgresqlTables]:
     except (driver.Error, arrow.ArrowException, OSError):
         which = "a table of it" if location.query is None else f"the query in {location.query}"
         raise InputError(
-            f"{which} cannot be read from {location.name}: check the query, what this user may read, and that it takes no more "
-            f"than {MOST_SECONDS / 60:g} minutes"
+            f"{which} cannot be read from {location.name}. Check the query, what this user may read, and that it takes no more "
+            f"than {MOST_SECONDS / 60:g} minutes."
         ) from None
 
 
@@ -155,12 +155,12 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, column_names: Col
             return str(same[0])
         known = [full for full, _, _ in tables]
         many = f"{len(same)} tables" if same else "no table"
-        raise InputError(f"{location.name} has {many} {named!r}{nearest(named, known)} that this user may read: say {hint}")
+        raise InputError(f"{location.name} has {many} {named!r}{nearest(named, known)} that this user may read. Say {hint}.")
     needed = {plain_name(name) for name in column_names}
     fitting = [full for full, _, columns in tables if needed <= {plain_name(name) for name in (columns or "").split("\x1f")}]
     if len(fitting) != 1:
         many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"
-        raise InputError(f"{many} of {location.name} have the columns of the study: say which is meant, {hint}")
+        raise InputError(f"{many} of {location.name} have the columns of the study. Say which is meant, {hint}.")
     return str(fitting[0])
 
 

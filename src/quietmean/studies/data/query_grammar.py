@@ -248,7 +248,7 @@ class Query:
 
     def refused(self, what: str, remedy: str = "Leave it out") -> InputError:
         """The error that ``what`` is not on the list."""
-        return InputError(f"{what} in {self.name} is not allowed. {remedy}, or declare query_mixes_rows = true")
+        return InputError(f"{what} in {self.name} is not allowed. {remedy}, or declare query_mixes_rows = true.")
 
     def read(self, node: Node, kind: str) -> Node:
         """The node, of which every key is known. Raises :class:`InputError` for any other, and for a value that is not."""

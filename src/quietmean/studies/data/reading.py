@@ -97,7 +97,7 @@ def _named(columns: Columns) -> list[str]:
 
 def _checked(array: NDArray[Any], columns: int) -> Array:
     if array.ndim != 2 or array.shape[1] != columns or array.dtype.kind not in "biuf":
-        raise InputError(f"the array must hold numbers in {count_of(columns, 'column')}, as declared: give such a one")
+        raise InputError(f"the array must hold numbers in {count_of(columns, 'column')}, as declared. Give such a one.")
     return array.astype(np.float64)
 
 

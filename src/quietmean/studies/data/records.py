@@ -333,7 +333,7 @@ class Records:
 
     def _changed(self) -> InputError:
         return InputError(
-            f"{location_of(self._source).name} was changed while it was read: wait until its program has written all of it"
+            f"{location_of(self._source).name} was changed while it was read. Wait until its program has written all of it."
         )
 
     def _read(self, tell: Notify = lambda sentence: None) -> Iterator[PersonRows]:

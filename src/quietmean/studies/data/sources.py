@@ -50,11 +50,11 @@ def parties_of_table(
     """
     if (parties is None) == (party_column is None):
         raise InputError(
-            f"who holds which rows is not clear: give either {named('parties', 'N')} or {named('party-column', 'NAME')}"
+            f"who holds which rows is not clear. Give either {named('parties', 'N')} or {named('party-column', 'NAME')}."
         )
     if parties is not None and parties < 2:
         have = "party has" if parties == 1 else "parties have"
-        raise InputError(f"{parties} {have} nobody to compute with: at least 2 parties are needed")
+        raise InputError(f"{parties} {have} nobody to compute with. Give at least 2 parties.")
     tell = tell or (lambda sentence: None)
     column_names = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
     declared, belongs = Declared(columns, location_of(source)), _Parties(party_column or "")
@@ -95,15 +95,15 @@ def parties_of_data(
         return parties_of_table(data, columns, parties, party_column, tell, persons)
     if parties is not None or party_column is not None:
         kind = "dict" if isinstance(data, Mapping) else "list"
-        raise InputError(f"a {kind} has one table for each party: leave out parties and party_column, or give one table")
+        raise InputError(f"a {kind} has one table for each party. Leave out parties and party_column, or give one table.")
     if not isinstance(data, Mapping):
         return _names(len(data)), _parts_of_tables(data, columns, tell, persons)
     for name, table in data.items():
         if not isinstance(name, str) or not name.strip():
-            raise InputError(f"{name!r} is not a name of a party: a dict has one table for each party, by its name")
+            raise InputError(f"{name!r} is not a name of a party. Give a dict with one table for each party, by its name.")
         if isinstance(table, list | tuple | np.ndarray):
             raise InputError(
-                f"{name!r} is not a table: a dict has one table for each party, by its name; columns make a data frame"
+                f"{name!r} is not a table. Give a dict with one table for each party, by its name; columns make a data frame."
             )
     return list(data), _parts_of_tables(list(data.values()), columns, tell, persons)
 
@@ -118,7 +118,7 @@ def query_of_data(data: Any, columns: Columns, unit: PrivacyUnit) -> QueryStatem
 
 def _parts_of_tables(sources: Sequence[Source], columns: Columns, tell: Notify | None, persons: Persons | None) -> list[Any]:
     if len(sources) < 2:
-        raise InputError(f"{len(sources)} party has nobody to compute with: give at least 2 tables")
+        raise InputError(f"{len(sources)} party has nobody to compute with. Give at least 2 tables.")
     tell = tell or (lambda sentence: None)
     if persons is None:
         return [read_columns(source, columns, tell) for source in sources]
@@ -191,8 +191,8 @@ class _Whose:
             sites[mine[mine >= 0]] += 1
         if sites.max(initial=0) > self._persons.sites:
             raise InputError(
-                f"a person has rows at more parties than sites_per_person = {self._persons.sites} says: state how many there can "
-                "be, so that as much noise is added as that needs"
+                f"a person has rows at more parties than sites_per_person = {self._persons.sites} says. State how many there can "
+                "be, so that as much noise is added as that needs."
             )
 
     def part(self, values: Array, rows: NDArray[np.intp]) -> Array | Grouped:
@@ -238,5 +238,5 @@ class _Parties:
             stand = self._nobodys.where(table.word)
             tell(f"{table.place}, column {self._column!r}: {many} {is_in} in nobody's records ({stand})")
         if len(self._rows) < 2:
-            raise InputError(f"column {self._column!r} names {'only one' if self._rows else 'no'} party: at least 2 are needed")
+            raise InputError(f"column {self._column!r} names {'only one' if self._rows else 'no'} party. Name at least 2.")
         return sorted(self._rows), [np.array(self._rows[name], dtype=np.intp) for name in sorted(self._rows)]

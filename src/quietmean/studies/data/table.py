@@ -185,8 +185,8 @@ def require_distinct(source: str, names: Sequence[str]) -> None:
     for number, name in enumerate(names, 1):
         if name and seen.setdefault(name, number) != number:
             raise InputError(
-                f"columns {seen[name]} and {number} of {source} have the same name: give each column a name of its own in the "
-                "first row, or in the query"
+                f"columns {seen[name]} and {number} of {source} have the same name. Give each column a name of its own in the "
+                "first row, or in the query."
             )
 
 
@@ -206,16 +206,16 @@ def heading_absent(source: str, column_names: Collection[str], names: Sequence[s
     column = next(name for name in sorted(column_names) if name not in names)
     heading = "" if source == str(FRAME) else ", and that the first row of the file holds the names of its columns"
     return InputError(
-        f"column {column!r} is not one of the {count_of(len(names), 'column')} of {source}{nearest(column, names)}: "
-        f"check its name{heading}"
+        f"column {column!r} is not one of the {count_of(len(names), 'column')} of {source}{nearest(column, names)}. "
+        f"Check its name{heading}."
     )
 
 
 def too_many_cells(source: str) -> InputError:
     """The error for a source with more cells than are read."""
     return InputError(
-        f"{source} has more than {MOST_CELLS >> 20} million cells, the most that is read of it: give a Parquet file, or a query "
-        "that chooses columns and rows"
+        f"{source} has more than {MOST_CELLS >> 20} million cells, the most that is read of it. Give a Parquet file, or a query "
+        "that chooses columns and rows."
     )
 
 
@@ -333,8 +333,8 @@ def unpacked(path: Path, *, by_name: bool = False) -> Iterator[bytes]:
                 size += len(piece)
                 if size > MOST_UNPACKED:
                     raise InputError(
-                        f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of such a file: "
-                        "unpack it yourself, or give a Parquet file"
+                        f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of such a file. "
+                        "Unpack it yourself, or give a Parquet file."
                     )
                 yield piece
 
@@ -346,7 +346,7 @@ def _next_of(file: gzip.GzipFile, name: str) -> bytes:
         # One with a number is of the disk.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputError(f"{name} is compressed by gzip and damaged or cut off: copy it again") from None
+        raise InputError(f"{name} is compressed by gzip and damaged or cut off. Copy it again.") from None
 
 
 def blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:
@@ -379,4 +379,4 @@ def _known(encoding: str, location: Location) -> str:
             return name
     except (LookupError, UnicodeError):
         pass
-    raise InputError(f"#encoding={encoding} of {location.name} is not known: use for example utf-8, utf-16, latin-1 or cp1252")
+    raise InputError(f"#encoding={encoding} of {location.name} is not known. Use for example utf-8, utf-16, latin-1 or cp1252.")

@@ -310,17 +310,16 @@ def _no_table(text: str, location: Location) -> InputError | None:
     """Return an error for what cannot be a table at all, by its first characters."""
     start = text.lstrip()
     if not start:
-        return InputError(f"{location.name} is empty: its first row must hold the names of its columns")
+        return InputError(f"{location.name} is empty. Write the names of its columns into its first row.")
     if start[0] == "<":
-        return InputError(f"{location.name} is a web page or XML and no table: save it as CSV")
+        return InputError(f"{location.name} is a web page or XML and no table. Save it as CSV.")
     if start[0] in "{[":
         return InputError(
-            f"{location.name} is JSON and no table: if each of its lines is an object, call it {location.path.stem}.jsonl, else "
-            "save it so, or as CSV"
+            f"{location.name} is JSON, not a table. Save it with one object a line as {location.path.stem}.jsonl, or as CSV."
         )
     if "\0" in start:
         return InputError(
-            f"{location.name} cannot be read as a table, it holds binary data: give a CSV file, or a format that quietmean knows"
+            f"{location.name} cannot be read as a table, it holds binary data. Give a CSV file, or a format that quietmean knows."
         )
     return None
 
@@ -383,11 +382,11 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
     if no_objects.count:
         are = count_of(no_objects.count, "line is not an object of JSON and counts", "lines are not objects of JSON and count")
         tell(
-            f"{location.name}: {are} as missing throughout ({no_objects.where('line')}): write each record as one "
-            "object, in a line of its own"
+            f"{location.name}: {are} as missing throughout ({no_objects.where('line')}). Write each record as one "
+            "object, in a line of its own."
         )
     for name in sorted(absent):
-        tell(f"{location.name}: no record has {name!r}, which counts as missing throughout: check its name")
+        tell(f"{location.name}: no record has {name!r}, which counts as missing throughout. Check its name.")
 
 
 def _objects(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:

@@ -188,8 +188,8 @@ class Forecast:
         if lost:
             wide = named("accept-wide", "True", file="accept_wide = true")
             raise InputError(
-                f"{'; '.join(self._hopeless(term) for term in lost)}: change the study, or accept intervals wider than what is "
-                f"known already with {wide}"
+                f"{'; '.join(self._hopeless(term) for term in lost)}. Change the study, or accept intervals wider than what is "
+                f"known already with {wide}."
             )
 
     def _sentence(self, term: Expected) -> str:
@@ -349,8 +349,8 @@ def feasible(
         _require_protocol(terms, protocol, by_file=by_file, no_privacy=no_privacy)
     if by_file and terms.starts_with_quorum:
         raise InputError(
-            "start_by and minimum have no effect where each party hands in one file: leave them out, and let "
-            "dropouts say how many may be missing"
+            "start_by and minimum have no effect where each party hands in one file. Leave them out, and let "
+            "dropouts say how many may be missing."
         )
     choice = planned or _planned(terms, parties, protocol is not None and not is_private(protocol))
     fewest = terms.records_per_party[0] if isinstance(terms, StudyTerms) and terms.records_per_party else 0
@@ -398,8 +398,8 @@ def require_by_file(plan: Plan) -> None:
     _require_one_message(protocol)
     if protocol.name == "cordp-dme" and target.responding == target.parties:
         raise InputError(
-            f"the study is planned for the files of all {target.parties} parties, without one of them its result would be noise: "
-            "state in it how many may be missing, for example dropouts = 0.1"
+            f"the study is planned for the files of all {target.parties} parties, without one of them its result would be noise. "
+            "State in it how many may be missing, for example dropouts = 0.1."
         )
 
 
@@ -429,7 +429,7 @@ def _require_protocol(terms: AnyStudy, protocol: Mechanism, *, by_file: bool = F
 def _require_one_message(protocol: Mechanism) -> None:
     if not protocol.traits.by_file:
         raise InputError(
-            f"by file every party sends one message, and {protocol.name} with these options needs more: the study has to say "
-            'protocol = "cordp-dme" (without partners or aggregator) or "local-dp", or each party gives accept '
-            f"{named('address', 'HOST:PORT')}, and joins"
+            f"by file every party sends one message, and {protocol.name} with these options needs more. Write "
+            'protocol = "cordp-dme" (without partners or aggregator) or "local-dp" into the study, or let each '
+            f"party give accept {named('address', 'HOST:PORT')}, and join."
         )

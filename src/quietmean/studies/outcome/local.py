@@ -111,7 +111,7 @@ def run_study(
         means = {party: other.mean for party, other in network.results.items() if party not in heard_less}
         apart = [party for party, mean in means.items() if not np.array_equal(mean, result.mean, equal_nan=True)]
         if apart:
-            raise ProtocolFailure(f"parties {apart} ended with another result than party {shown}: run again")
+            raise ProtocolFailure(f"parties {apart} ended with another result than party {shown}. Run again.")
     execution, opened = opened_of(result, plan)
     outcome = conclude_possible(plan, study.workload, execution, opened, result.gate)
     return run_of(study, plan, encoded, names, outcome, network, _remark(len(heard_less), network))

@@ -145,9 +145,9 @@ def people_key(folder: Path) -> bytes:
         key = path.read_bytes()
     except OSError as error:
         refuse_outage(error, path)
-        raise InputError(f"{path} cannot be read or made ({error.strerror}): let the folder of the key be writable") from None
+        raise InputError(f"{path} cannot be read or made ({error.strerror}). Let the folder of the key be writable.") from None
     if len(key) != _KEY_BYTES:
-        raise InputError(f"{path} is not a key for people: restore it, or move it away")
+        raise InputError(f"{path} is not a key for people. Restore it, or move it away.")
     return key
 
 

@@ -234,7 +234,8 @@ class NodeAdmission(PartyAdmission):
     def consent(self) -> None:
         if self.keys is not None and self.keys.given is not None:
             raise InputError(
-                f"{self.files.name} contributed to this study by file: a second time would tell more than was agreed"
+                f"{self.files.name} contributed to this study by file. Wait for the result, a second time would tell "
+                "more than was agreed."
             )
         super().consent()
 
@@ -379,5 +380,5 @@ def require_account(options: PaymentOptions) -> None:
     """Raises :class:`InputError` where nothing says which data set the vectors are of."""
     if options.account is None and options.new_account is None and not options.no_ledger:
         raise InputError(
-            "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
+            "vectors do not say which data set they are of. Give account, what the ledger calls it, or no_ledger=True."
         )

@@ -137,7 +137,7 @@ class OwnerApproval:
         """
         policy.refuse(contract)
         if until < _today():
-            raise InputError(f"the approval would be void since {until}: choose a day that is not over")
+            raise InputError(f"the approval would be void since {until}. Choose a day that is not over.")
         terms = terms_of(contract, policy, account, until.isoformat(), owner.public_key)
         return cls(Signed.sign(Purpose.APPROVAL, msgspec.to_builtins(terms), owner), terms, "the approval")
 
@@ -148,7 +148,7 @@ class OwnerApproval:
         terms = signed.decode(Terms)
         if not signed.is_by(terms.approver):
             raise InputError(
-                f"approval {path} does not match the signature of {terms.approver}: it was changed, ask for it again"
+                f"approval {path} does not match the signature of {terms.approver}: it was changed. Ask for it again."
             )
         return cls(signed, terms, f"approval {path}")
 
@@ -164,14 +164,14 @@ class OwnerApproval:
         """Raises :class:`InputError` that names what it is about instead, or that it is void, unless the study has ``begun``."""
         for name, other in _NAMES.items():
             if getattr(self.terms, name) != getattr(terms, name):
-                raise InputError(f"{self.place} is for {other} than this study's: its approver has to sign again")
+                raise InputError(f"{self.place} is for {other} than this study's. Ask its approver to sign again.")
         try:
             void = date.fromisoformat(self.terms.until) < _today()
         except ValueError:
             void = True
         if void and not begun:
             today = by_this_clock(datetime.now(UTC))
-            raise InputError(f"{self.place} was good until {self.terms.until}: its approver has to sign again ({today})")
+            raise InputError(f"{self.place} was good until {self.terms.until}. Ask its approver to sign again ({today}).")
 
 
 def terms_of(contract: Agreement, policy: Policy, account: str, until: str = "", approver: str = "") -> Terms:
@@ -202,16 +202,16 @@ def require_approvals(
     signed: dict[str, str] = {}
     for yes in approvals:
         if yes.terms.approver not in approvers:
-            raise InputError(f"{yes.place} is by {yes.terms.approver}, who is not an approver of {policy.place}: ask one who is")
+            raise InputError(f"{yes.place} is by {yes.terms.approver}, who is not an approver of {policy.place}. Ask one who is.")
         if yes.terms.approver in signed:
-            raise InputError(f"{yes.place} is a second one by {yes.terms.approver}: give one of each approver")
+            raise InputError(f"{yes.place} is a second one by {yes.terms.approver}. Give one of each approver.")
         yes.require(terms, begun=begun)
         signed[yes.terms.approver] = yes.signed.digest
     least = policy.rules.least_approvals
     if len(signed) < least and not begun:
         raise InputError(
-            f"{least} of the approvers of {policy.place} must sign this study, {len(signed)} did; nothing has left this machine: "
-            f"give {named('approval', 'FILE')}, from quietmean site approve"
+            f"{least} of the approvers of {policy.place} must sign this study, {len(signed)} did; nothing has left this machine. "
+            f"Give {named('approval', 'FILE')}, from quietmean site approve."
         )
     return {"approvers": list(signed), "approvals": list(signed.values())} if signed else {}
 
@@ -317,7 +317,7 @@ class Consent:
         policy, answer, keys = self.policy, self.answer, self.keys
         policy.refuse(contract)
         if contract.sealed is None and answer.compared:
-            raise InputError(f"{named('compared')} is about the words of a sealed study, this one is not sealed: leave it out")
+            raise InputError(f"{named('compared')} is about the words of a sealed study, this one is not sealed. Leave it out.")
         begun = self.begun or (keys is not None and keys.sealed is not None)
         said = begun or answer.approvals or answer.accept is not None or answer.yes
         # A person who is asked types that there is no promise.
@@ -334,7 +334,7 @@ class Consent:
         words = self._compare(contract, ask)
         screen = FirstScreen.of(contract, compared=words.get("compared_with", ()))
         if ask and not self.questions.yes(contract, replace(screen, always=own.marked_with(screen.always))):
-            raise InputError("you did not say yes: nothing has left this machine")
+            raise InputError("you did not say yes. Nothing has left this machine.")
         if keys is not None:
             keys.bind(contract.digest, words.get("compared_with", ()))
         if self.auditor is not None:
@@ -366,8 +366,8 @@ class Consent:
         unknown = sorted(set(names) - set(others))
         if unknown:
             raise InputError(
-                f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}; separate several "
-                "by commas, or repeat the option"
+                f"{unknown[0]!r} is none of the other parties. Choose from {', '.join(others)}; separate several "
+                "by commas, or repeat the option."
             )
         compared = sorted({*names, *self.keys.compared})
         unconfirmed = [name for name in others if name not in compared]
@@ -395,8 +395,8 @@ def require_digest(accept: str, contract: Agreement) -> None:
     """Raises :class:`InputError` unless ``accept`` is enough of what was printed with all that has to be seen before a yes."""
     if len(accept) < DIGITS or not contract.accept_digest.startswith(accept.lower()):
         raise InputError(
-            f"{named('accept', accept)} is not the digest of this study with all that has to be seen before a yes: take the "
-            f"one that quietmean site contract prints, {DIGITS} digits of it or more"
+            f"{named('accept', accept)} is not the digest of this study with all that has to be seen before a yes. Take the "
+            f"one that quietmean site contract prints, {DIGITS} digits of it or more."
         )
 
 
@@ -405,8 +405,8 @@ def require_unattended(policy: Policy) -> None:
     if not policy.rules.unattended:
         where = f"{policy.path} does not" if policy.path else "this site has no policy"
         raise InputError(
-            f"{named('yes')} is for a site whose policy says unattended = true, and {where}: give "
-            f"{named('accept', 'DIGEST')}, from quietmean site contract, or answer at a terminal"
+            f"{named('yes')} is for a site whose policy says unattended = true, and {where}. Give "
+            f"{named('accept', 'DIGEST')}, from quietmean site contract, or answer at a terminal."
         )
 
 

@@ -122,11 +122,11 @@ class AuditLog:
                 self._require_log(bool(entries), rest)
                 return entries, rest
         except FileNotFoundError:
-            raise InputError(f"audit log {self.path} does not exist: this site took part in nothing yet, or name it") from None
+            raise InputError(f"audit log {self.path} does not exist. Name it, if this site took part in something.") from None
         except OSError as error:
             refuse_outage(error, self.path)
             raise InputError(
-                f"audit log {self.path} cannot be read ({error.strerror}): check the path and your access rights"
+                f"audit log {self.path} cannot be read ({error.strerror}). Check the path and your access rights."
             ) from None
 
     def append(self, identity: Identity, make: Callable[[All, int, str, str], LogEntry]) -> LogHead:
@@ -147,8 +147,8 @@ class AuditLog:
         except OSError as error:
             refuse_outage(error, self.path)
             raise InputError(
-                f"audit log {self.path} cannot be written ({reason_of(error)}), and nothing is done without it: check your "
-                "rights, or name another place in the policy"
+                f"audit log {self.path} cannot be written ({reason_of(error)}), and nothing is done without it. Check your "
+                "rights, or name another place in the policy."
             ) from None
 
     def _require_log(self, has_entries: bool, rest: bytes) -> None:
@@ -156,7 +156,7 @@ class AuditLog:
         start = rest.lstrip(b"\0\n")[: len(_START)]
         if not has_entries and not _START.startswith(start):
             refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.AUDIT)
-            raise InputError(f"file {self.path} is not an audit log: name another, with {named('log')} or in the policy")
+            raise InputError(f"file {self.path} is not an audit log. Name another, with {named('log')} or in the policy.")
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
@@ -225,7 +225,7 @@ class Auditor:
                 if entry.entry.event == Event.USED and used and about.get("execution") != execution:
                     raise InputError(
                         f"approval {min(used)[:32]} was used up on {entry.entry.time[:10]}, by another execution of this study "
-                        f"(entry {entry.entry.number} of {self.log.path}): go on with its store, or ask for another approval"
+                        f"(entry {entry.entry.number} of {self.log.path}). Go on with its store, or ask for another approval."
                     )
 
         if approvals:
@@ -286,7 +286,7 @@ def heads_in(receipt: Mapping[str, Any], source: str) -> list[LogHead]:
         # Of a session it stands with the yes.
         origin = origin.get("approval")
     origin = origin if isinstance(origin, Mapping) else {}
-    wrong = InputError(f"receipt {source} says nothing of an audit log: give receipts of join")
+    wrong = InputError(f"receipt {source} says nothing of an audit log. Give receipts of join.")
     own = convert(origin.get("audit"), LogHead, lambda reason: wrong)
     return [own, *convert(origin.get("audits_of_others", {}), dict[str, LogHead], lambda reason: wrong).values()]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.codec import digest
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import InputError, ProtocolFailure, in_sentences
 from quietmean.core.output import json_object, require_version
 from quietmean.core.party import PartyId, Release
 from quietmean.core.readable import percent_text
@@ -85,7 +85,7 @@ class SharingContributor:
             keys = StudyKeys.load(self.keys.path)
             if keys.given is not None:
                 if keys.given.data != data:
-                    raise InputError(f"this party contributed other data to this study, see {keys.path}: {ONCE}")
+                    raise InputError(f"this party contributed other data to this study. See {keys.path}. {ONCE}")
                 return keys.given.contribution
             keys = keys.bind(self.sealed.digest).with_seed()
             release = self._release(keys, value, data)
@@ -98,7 +98,7 @@ class SharingContributor:
 
     def _release(self, keys: StudyKeys, value: Admitted, data: str) -> Release:
         if keys.seed is None or keys.exchange is None:
-            raise InputError(f"the keys in {keys.path} are used up: {ONCE}")
+            raise InputError(f"the keys in {keys.path} are used up. {ONCE}")
         session, name = self.sealed.digest, self.plan.protocol.name
         own = ExchangeKey(private=keys.exchange)
         public = [decode_base64(entry.exchange, 32, f"the exchange key of {entry.name}") for entry in self.sealed.entries]
@@ -165,11 +165,11 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
     left_out, twice = [], []
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: name the contributions")
+            raise InputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}. Name the contributions.")
         try:
             contribution = Contribution.load(path, sealed, plan)
         except AnotherStudyError as error:
-            raise InputError(f"{path}: {error}; contributions of one study only are added up") from None
+            raise InputError(in_sentences(f"{path}: {error}", "Add up contributions of one study only")) from None
         except InputError as error:
             left_out.append((str(path), str(error)))
             continue
@@ -177,7 +177,7 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
         if first[1].digest != contribution.digest:
             raise InputError(
                 f"{first[0]} and {path} are two different contributions of {sealed.entries[contribution.party].name}: nobody can "
-                "tell which one counts, ask the party, and leave both out until then"
+                "tell which one counts. Ask the party, and leave both out until then."
             )
         if first[0] != path:
             twice.append(str(path))
@@ -194,8 +194,10 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
         absent = ", ".join(names[party] for party in sorted(missing))
         reasons = "".join(f"; {file}: {reason}" for file, reason in left_out)
         raise ProtocolFailure(
-            f"{len(contributions)} of {len(names)} parties contributed, and the study is planned for {least}: there is "
-            f"nothing of {absent}{reasons}"
+            in_sentences(
+                f"{len(contributions)} of {len(names)} parties contributed, and the study is planned for {least}",
+                f"Wait for {absent}{reasons}",
+            )
         )
     ordered = [(party, contributions[party][1]) for party in sorted(contributions)]
     _require_shares(sealed, plan, {party: contribution.release for party, contribution in ordered})
@@ -229,8 +231,8 @@ def _require_shares(sealed: Sealed, plan: Plan, releases: Mapping[PartyId, Relea
         if plan.target.unit.within_party and release.weight > largest * total:
             name, part = sealed.entries[party].name, percent_text(release.weight / total)
             raise ProtocolFailure(
-                f"of all records in the contributions that are left {name} has {part}, allowed in this study are "
-                f"{percent_text(largest)} (largest_share): no result can be made without the others"
+                f"of all records in the contributions that are left {name} has {part}, more than "
+                f"{percent_text(largest)} (largest_share). Wait for the others, without whom nothing is computed."
             )
 
 
@@ -311,7 +313,7 @@ class CommitteeContributor:
                 self._refuse_new_store()
                 stored = self._make(value, data)
             if stored.data != data:
-                raise InputError(f"this party contributed other data to this study, see {self.stored_at}: {ONCE}")
+                raise InputError(f"this party contributed other data to this study. See {self.stored_at}. {ONCE}")
             content = bytes.fromhex(stored.digest)
             try:
                 charge(content)
@@ -326,8 +328,8 @@ class CommitteeContributor:
     def _refuse_new_store(self) -> None:
         if self.register.get(self.study) is not None:
             raise InputError(
-                f"this party contributed to this study, and what it contributed is not in {self.stored_at}: its keys were "
-                f"restored or copied; {ONCE}"
+                f"this party contributed to this study, and what it contributed is not in {self.stored_at}. Its keys "
+                f"were restored or copied. {ONCE}"
             )
 
     def _make(self, value: Admitted, data: str) -> Submission:
@@ -351,7 +353,7 @@ class CommitteeContributor:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}): check your access rights") from None
+            raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}). Check your access rights.") from None
         head_fields: dict[str, Any] = dict(json_object(head))
         require_version(head_fields.get("format"), _FORMAT, f"file {self.stored_at}")
         stored = Submission(content, str(head_fields.get("data")))
@@ -361,5 +363,5 @@ class CommitteeContributor:
             stored.checksum,
         )
         if not whole:
-            raise InputError(f"file {self.stored_at} is not what this party contributed to this study: it was changed; {ONCE}")
+            raise InputError(f"file {self.stored_at} is not what this party contributed to this study, it was changed. {ONCE}")
         return stored

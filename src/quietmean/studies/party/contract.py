@@ -160,7 +160,7 @@ class Contract(Agreement):
         own = identity.public_key
         if not sealed.lists(own):
             if voucher is None:
-                raise InputError(f"the key {own} is not in the sealed study: give the one with which you accepted")
+                raise InputError(f"the key {own} is not in the sealed study. Give the one with which you accepted.")
             voucher.require_for(sealed.invitation, own)
             # Somebody whom no list names, behind all who have an entry.
             parties = (*parties, Signatory(BY_VOUCHER, own))

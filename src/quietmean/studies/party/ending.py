@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from quietmean.core.errors import InputError, NotStarted
+from quietmean.core.errors import InputError, NotStarted, in_sentences
 from quietmean.core.file_kinds import package_version
 from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
@@ -35,8 +35,8 @@ def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
     if charge is None:
         return NotStarted(str(error), for_good=error.for_good)
     refund = charge.never_started()
-    in_ledger = ", and what was reserved in the ledger is given back" if refund else ", what was reserved stays in the ledger"
-    return NotStarted(f"{error}{in_ledger}", for_good=error.for_good, refunded=refund)
+    in_ledger = "What was reserved in the ledger is given back" if refund else "What was reserved stays in the ledger"
+    return NotStarted(in_sentences(error, in_ledger), for_good=error.for_good, refunded=refund)
 
 
 def unsettled(result: NodeResult) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def execution_of(study: str, nonce: bytes) -> str:
     return digest({"format": "quietmean-charge-1", "study": study, "nonce": nonce.hex()})
 
 
-ONCE = "each party contributes once: a correction is a new study, charged anew"
+ONCE = "Make a new study for a correction, it is charged anew."
 
 
 def data_digest(identity: Identity, way: str, session: str, value: Admitted) -> str:
@@ -85,7 +85,7 @@ class Register:
             return locked(open_private(self.folder / "lock", os.O_RDWR | os.O_CREAT))
         except OSError as error:
             refuse_outage(error, self.folder / "lock")
-            raise InputError(f"folder {self.folder} cannot be used ({reason_of(error)}): choose XDG_CONFIG_HOME") from None
+            raise InputError(f"folder {self.folder} cannot be used ({reason_of(error)}). Choose XDG_CONFIG_HOME.") from None
 
     def get(self, study: str) -> bytes | None:
         """The digest for a study; None where nothing was handed in. Raises :class:`InputError` if it cannot be read."""
@@ -97,7 +97,7 @@ class Register:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it was changed"
             raise InputError(
-                f"what this site contributed cannot be read in {path} ({reason}): check your access rights"
+                f"what this site contributed cannot be read in {path} ({reason}). Check your access rights."
             ) from None
 
     def put(self, study: str, content: bytes, name: str) -> None:
@@ -105,8 +105,8 @@ class Register:
         registered = self.get(study)
         if registered not in (None, content):
             raise InputError(
-                f"{name} contributed something else to this study from this machine, see {self.folder / study}; its keys were "
-                f"restored or copied: {ONCE}"
+                f"{name} contributed something else to this study from this machine. See {self.folder / study}, its "
+                f"keys were restored or copied. {ONCE}"
             )
         # What stands there may not be on the disk: the folder's fsync may have failed.
         write_private(self.folder / study, f"{content.hex()}\n".encode())

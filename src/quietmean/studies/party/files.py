@@ -47,14 +47,14 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, R
     if is_signed_document(study):
         if roster is not None:
             refuse_other(kind_of_file(study), f"file {study}", FileKind.SEALED)
-            raise InputError(f"{study} is sealed with its parties: leave {named('roster')} out")
+            raise InputError(f"{study} is sealed with its parties. Leave {named('roster')} out.")
         sealed = Sealed.load(study)
         Distrusted().refuse(sealed.holders())
         return sealed
     agreed = load_any(study)
     if roster is None:
         raise InputError(
-            f"{study} does not say who takes part: give {named('roster')} with names, addresses and keys, or a sealed study"
+            f"{study} does not say who takes part. Give {named('roster')} with names, addresses and keys, or a sealed study."
         )
     return agreed, _roster_of(agreed, roster)
 
@@ -119,7 +119,7 @@ class PartyContext:
         keys = None if sealed is None else own_keys(sealed, key, store)
         if keys is not None and keys.entry.identity != identity.public_key:
             raise InputError(
-                f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept again"
+                f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}. Accept again."
             )
         # A program may change its folder between two rounds.
         stem = study.parent.absolute() / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
@@ -197,16 +197,16 @@ class PartyContext:
         if not self.terms.by_folder:
             if options.folder is not None or options.once:
                 raise InputError(
-                    f"the parties of this {self.terms.called} connect: leave {named('folder')} and {named('once')} out, or seal "
+                    f"the parties of this {self.terms.called} connect. Leave {named('folder')} and {named('once')} out, or seal "
                     "one with "
-                    'transport = "folder"'
+                    'transport = "folder".'
                 )
             return
         folder = options.folder or usual
         if folder is None:
             raise InputError(
-                f"the messages of this {self.terms.called} are files in a folder: say where it is here, with "
-                f"{named('folder', 'PATH')}"
+                f"the messages of this {self.terms.called} are files in a folder. Say where it is here, with "
+                f"{named('folder', 'PATH')}."
             )
         parse_folder(folder)
         if not self.store(options.store).exists():
@@ -264,9 +264,9 @@ class PartyContext:
         contract, study = self.session, self.session.study
         if study.unit.within_party:
             if records is None or records < 0:
-                raise InputError("this session protects records: give records, how many this party has in every round")
+                raise InputError("this session protects records. Give records, how many this party has in every round.")
         elif records is not None:
-            raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
+            raise InputError("this session protects whole parties, whose vectors count alike. Leave records out.")
         # One zero that is repeated: no round takes it, and a vector may be large.
         zeros, weight = np.broadcast_to(0.0, (study.dimension,)), 1.0 if records is None else float(records)
         choice = Choice(contract.plan, smaller={plan.target.parties: plan for plan in contract.plans[1:]})
@@ -284,7 +284,7 @@ class PartyContext:
         if not self.of_session:
             return self.study_contract(plan, no_privacy)
         if plan is not None:
-            raise InputError(f"the rounds of a session have the plan that every party makes: leave {named('plan')} out")
+            raise InputError(f"the rounds of a session have the plan that every party makes. Leave {named('plan')} out.")
         self.session.plan  # noqa: B018 - computed once, here
         return self.session
 
@@ -323,8 +323,8 @@ class PartyContext:
         study, parties = self.study, len(self.roster)
         if study.committee is not None:
             raise InputError(
-                f"{study.name!r} has a committee: its members take part with quietmean join --contributions FOLDER, and "
-                "everybody else with quietmean send"
+                f"{study.name!r} has a committee. Take part with quietmean send, or as a member with quietmean join "
+                "--contributions FOLDER."
             )
         if path is None:
             return feasible(study, parties, no_privacy=no_privacy)
@@ -333,11 +333,11 @@ class PartyContext:
         for name, value in agreed.items():
             if planned[name] != value:
                 raise InputError(
-                    f"the plan is for {name} = {planned[name]} but the study and roster say {value}: make a new plan"
+                    f"the plan is for {name} = {planned[name]} but the study and roster say {value}. Make a new plan."
                 )
         # A plan made from a target alone does not state what the coordinates mean: take it from the study.
         if plan.context and plan.context != study.context():
-            raise InputError(f"the plan {path} is for other columns, bounds, statistics or unit than the study: make a new plan")
+            raise InputError(f"the plan {path} is for other columns, bounds, statistics or unit than the study. Make a new plan.")
         choice = Choice(study.placed(plan))
         choice = study.with_quorum(choice) if study.starts_with_quorum else choice
         return feasible(study, parties, no_privacy=no_privacy, planned=choice)
@@ -381,7 +381,7 @@ def own_keys(sealed: Sealed, key: Path, store: Path | None) -> StudyKeys:
 def _require_key_of_party(sealed: Sealed, key: Path) -> None:
     """Raises :class:`InputError` for a key file that is not there, or is of nobody in the study: a typing error, no loss."""
     if not key.exists():
-        raise InputError(f"key file {key} does not exist: name the one with which you accepted, the study's keys are beside it")
+        raise InputError(f"key file {key} does not exist. Name the one with which you accepted, the study's keys are beside it.")
     # One with a passphrase is not opened for this.
     try:
         public = Identity.load(key).public_key
@@ -390,7 +390,7 @@ def _require_key_of_party(sealed: Sealed, key: Path) -> None:
             raise
         return
     if all(entry.identity != public for entry in sealed.entries):
-        raise InputError(f"{key} is the key of nobody in this study: name the one with which you accepted")
+        raise InputError(f"{key} is the key of nobody in this study. Name the one with which you accepted.")
 
 
 def is_session(path: Path) -> bool:

@@ -157,15 +157,15 @@ def look_at_drop(url: str, sealed: Sealed) -> DropThere:
         answer = ask_server(place, _LOOK)
     except OSError as error:
         raise ProtocolFailure(
-            f"drop {url} does not answer ({getattr(error, 'reason', None) or error}): see its address"
+            f"drop {url} does not answer ({getattr(error, 'reason', None) or error}). See its address."
         ) from None
     reply: dict[str, Any] = {}
     with suppress(InputError):
         reply = dict(json_object(answer.body))
     if answer.status != 200 or "session" not in reply:
-        raise ProtocolFailure(f"what answers at {url} is not a drop (status {answer.status}): see its address")
+        raise ProtocolFailure(f"what answers at {url} is not a drop (status {answer.status}). See its address.")
     if reply["session"] != sealed.digest:
-        raise ProtocolFailure(f"drop {url} takes contributions to another study: see its address, and the sealed study")
+        raise ProtocolFailure(f"drop {url} takes contributions to another study. See its address, and the sealed study.")
     ahead = None
     with suppress(TypeError, ValueError):
         # It is said in whole seconds.
@@ -177,7 +177,7 @@ def require_drop_for(sealed: Sealed, url: str) -> None:
     """Require a drop before anything is charged. Raises :class:`InputError` for a study to which nobody sends, or no address."""
     if not has_committee(sealed.terms):
         raise InputError(
-            f"a drop takes contributions to a study with a committee, and this one has none: leave {named('drop')} out"
+            f"a drop takes contributions to a study with a committee, and this one has none. Leave {named('drop')} out."
         )
     require_drop(url)
 
@@ -218,7 +218,7 @@ def send_to_drop(url: str, content: bytes, session: str, contributor: str, diges
         first = _receipt(url, str(reply.get("receipt", "")).encode())
         why = f"another contribution with this key is there, {first.digest[:16]}, since {first.came}, and one counts"
     raise InputError(
-        f"drop {url} does not take this contribution ({why}): it stays charged, tell the coordinator if that is wrong"
+        f"drop {url} does not take this contribution ({why}), which stays charged. Tell the coordinator if that is wrong."
     )
 
 
@@ -231,7 +231,8 @@ def _receipt(url: str, content: bytes) -> DropReceipt:
 
 def _unusable(url: str, why: str) -> ProtocolFailure:
     return ProtocolFailure(
-        f"drop {url} did not acknowledge the contribution ({why}): it is kept here, and the same command sends it again"
+        f"drop {url} did not acknowledge the contribution ({why}), which is kept here. Give the same command again, "
+        "which sends it again."
     )
 
 
@@ -270,7 +271,7 @@ def contract_by_file(sealed: Sealed, identity: Identity, key: Path, *, no_privac
 def own_place(sealed: Sealed, identity: Identity, keys: StudyKeys, key: Path) -> str:
     """The party's name. Raises :class:`InputError` for keys that were made for another identity."""
     if keys.entry.identity != identity.public_key:
-        raise InputError(f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept again")
+        raise InputError(f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}. Accept again.")
     return sealed.require_own(keys).name
 
 

@@ -63,14 +63,14 @@ class MemberFiles:
     @property
     def sealed(self) -> Sealed:
         if self.files.sealed is None:
-            raise InputError("a study with a committee has to be sealed: use study invite, accept and study seal")
+            raise InputError("a study with a committee has to be sealed. Use study invite, accept and study seal.")
         return self.files.sealed
 
     @property
     def terms(self) -> CommitteeTerms:
         terms = self.sealed.study.committee
         if terms is None:
-            raise InputError(f"this study has no committee: leave {named('contributions')} out")
+            raise InputError(f"this study has no committee. Leave {named('contributions')} out.")
         return terms
 
     @cached_property
@@ -114,8 +114,8 @@ class MemberFiles:
     def other_store(self) -> InputError:
         """The error for a store that is not the one with which this member began."""
         return InputError(
-            f"{self.files.name} began this study with another store than {self.store}, which is new, restored or copied: it "
-            "takes no part any more, the others go on without it"
+            f"{self.files.name} began this study with another store than {self.store}, which is new, restored or "
+            "copied. It takes no part any more, the others go on without it."
         )
 
     @property
@@ -139,7 +139,7 @@ async def until_listed(terms: CommitteeTerms, say: Callable[[str], None], *, onc
     taken = f"are taken at {in_words(datetime.fromtimestamp(terms.lists_at, UTC))}"
     while (seconds := terms.lists_at - time.time()) > 0:
         if once:
-            raise NotYet(f"contributions come until {in_words(terms.contribute_by)} and {taken}: start this member again then")
+            raise NotYet(f"contributions come until {in_words(terms.contribute_by)} and {taken}. Start this member again then.")
         if not announced:
             come = f"contributions, which come until {in_words(terms.contribute_by)} and {taken}"
             say(f"waiting for {come} ({by_this_clock(datetime.now(UTC))})")
@@ -194,7 +194,7 @@ def _hold(own: MemberFiles, folder: Path) -> None:
 def _opener(own: MemberFiles) -> MailboxOpener:
     keys = own.files.keys
     if keys is None or keys.mailbox is None:
-        raise InputError(f"{own.files.name} has no mailbox key for this study any more: it has ended for this member")
+        raise InputError(f"{own.files.name} has no mailbox key for this study any more. It has ended for this member.")
     return MailboxOpener(keys.mailbox)
 
 
@@ -236,7 +236,7 @@ def _plan(own: MemberFiles, members: int) -> Plan:
 def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable[[str], None]) -> QuorumMachine:
     holdings = MemberHoldings.load(own.held, own.session)
     if holdings is None:
-        raise InputError(f"file {own.held} with what this member took of the contributions is gone: it takes no part any more")
+        raise InputError(f"file {own.held} with what this member took of the contributions is gone. It takes no part any more.")
     machine = CommitteeMachine(
         own.session,
         own.files.party,

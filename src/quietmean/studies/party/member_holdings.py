@@ -110,7 +110,7 @@ class MemberHoldings:
             if (outage := outage_of(error, path)) is not None:
                 raise outage from None
             raise InputError(
-                f"file {path} cannot be written ({error.strerror}): name a writable place with {named('store')}"
+                f"file {path} cannot be written ({error.strerror}). Name a writable place with {named('store')}."
             ) from None
         holdings = cls.load(path, session)
         if holdings is None:
@@ -236,7 +236,7 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
     if not taken:
         raise InputError(
             f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
-            f"opened, see that the right folder is there, and start again; {by_this_clock(datetime.now(UTC))}"
+            f"opened. See that the right folder is there, and start again; {by_this_clock(datetime.now(UTC))}."
         )
     return _Summary(session.session.hex(), len(taken), tuple(left_out))
 
@@ -292,8 +292,8 @@ def _fails(error: Exception, path: Path | None = None) -> tuple[Header, bytes]:
 
 def _unreadable(folder: Path, why: str) -> InputError:
     return InputError(
-        f"folder {folder} with contributions cannot be read ({why}): see that it is there and mounted, and start again; nothing "
-        "was listed or opened"
+        f"folder {folder} with contributions cannot be read ({why}). See that it is there and mounted, and start again; nothing "
+        "was listed or opened."
     )
 
 
@@ -337,5 +337,5 @@ def _packed(session: CommitteeSession, header: Header, part: Part) -> bytes:
 
 def _changed(path: Path) -> InputError:
     return InputError(
-        f"file {path} is not what this member took of the contributions: it was changed, and this member takes no part any more"
+        f"file {path} is not what this member took of the contributions, it was changed. This member takes no part any more."
     )

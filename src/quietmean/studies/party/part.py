@@ -161,6 +161,7 @@ def require_enough(target: Target, outcome: StudyOutcome) -> None:
     least = least_minimum(target.parties, target.colluding)
     if outcome.parties_counted < least:
         raise ProtocolFailure(
-            f"no result can be made: {outcome.parties_counted} parties are counted, and one of {target.parties} parties of whom "
-            f"{target.colluding} may collude needs {least}, so that no two results can be made; what it cost is in the ledger"
+            f"no result can be made. It counts {outcome.parties_counted} parties and needs {least}, so that no two "
+            f"results can be made where {target.colluding} of {target.parties} parties may collude. What it cost is "
+            "in the ledger."
         )

@@ -48,8 +48,8 @@ class StudyCost:
         """Raises :class:`InputError` for a study in nats: nothing adds up with an average over values."""
         if (nats := self.plan.target.nats) is not None:
             raise InputError(
-                f"study {self.name!r} asks for {nats:g} nats, which are not differential privacy, and no budget counts it: give "
-                f"{named('no-ledger')} if you answer for that, or agree on a study in epsilon"
+                f"study {self.name!r} asks for {nats:g} nats, which are not differential privacy, and no budget counts it. Give "
+                f"{named('no-ledger')} if you answer for that, or agree on a study in epsilon."
             )
 
 
@@ -128,7 +128,7 @@ class Payer:
             handle = open_private(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             refuse_outage(error, path)
-            raise InputError(f"file {path} cannot be opened ({reason_of(error)}): choose another {named('ledger')}") from None
+            raise InputError(f"file {path} cannot be opened ({reason_of(error)}). Choose another {named('ledger')}.") from None
         with locked(handle):
             yield
 
@@ -273,8 +273,8 @@ class Payer:
         if wanted is None or not has_room(opening, wanted, ()):
             epsilon = plan.epsilon_a_priori if wanted is None else wanted.charged.epsilon(plan.target.delta)
             raise InputError(
-                f"epsilon {epsilon_text(epsilon)} at delta {plan.target.delta:g} is more than {new} allows: set another with "
-                "quietmean site budget --budget"
+                f"epsilon {epsilon_text(epsilon)} at delta {plan.target.delta:g} is more than {new} allows. Set another with "
+                "quietmean site budget --budget."
             )
         return f"{new} will be made in {self.ledger}"
 
@@ -405,17 +405,17 @@ def payer_for(
         require_members(group)
     if options.no_ledger:
         if budget is not None:
-            raise InputError(f"{policy.place} says a budget, so every study is charged: leave {named('no-ledger')} out")
+            raise InputError(f"{policy.place} says a budget, so every study is charged. Leave {named('no-ledger')} out.")
         chosen = {"ledger": ledger, "account": account, "new-account": options.new_account, "group": group}
         if (other := next((name for name, value in chosen.items() if value is not None), None)) is not None:
-            raise InputError(f"{named(other)} cannot go with {named('no-ledger')}, which charges nothing: leave one of them out")
+            raise InputError(f"{named(other)} cannot go with {named('no-ledger')}, which charges nothing. Leave one of them out.")
         return None
     if account is not None and options.new_account is not None:
         both = f"{named('account')} cannot go with {named('new-account')}"
-        raise InputError(f"{both}: give the one for people who are in an account, else the other")
+        raise InputError(f"{both}. Give the one for people who are in an account, else the other.")
     if options.new_people and account is None:
         alone = f"{named('new-people')} stands without {named('account')}"
-        raise InputError(f"{alone}: name the account beside whose people these are new")
+        raise InputError(f"{alone}. Name the account beside whose people these are new.")
     path = policy.ledger(ledger)
     names: set[str] = set()
     if Ledger.is_there(path):

@@ -50,16 +50,16 @@ class Wanted:
         """Raises :class:`InputError` for what no study reaches."""
         if self.width is not None and not 0 < self.width < math.inf:
             raise InputError(
-                f"width {self.width:g} is none that an interval can have: give {named('width')} a finite number above 0"
+                f"width {self.width:g} is none that an interval can have. Give {named('width')} a finite number above 0."
             )
         if self.power is not None and not 0 < self.power < 1:
             raise InputError(
-                f"power {self.power:g} is not a chance of seeing an effect: give {named('power')} a number between 0 and 1, such "
-                "as 0.8"
+                f"power {self.power:g} is not a chance of seeing an effect. Give {named('power')} a number between 0 and 1, such "
+                "as 0.8."
             )
         if self.records is not None and not 1 <= self.records <= MOST:
             raise InputError(
-                f"records is {self.records}: give {named('records')} how many all parties have together, 1 to {MOST:g}"
+                f"records is {self.records}. Give {named('records')} how many all parties have together, 1 to {MOST:g}."
             )
 
     def plan(
@@ -71,7 +71,7 @@ class Wanted:
         """
         self.require_possible()
         if self.records is not None and study.unit == PrivacyUnit.PARTY:
-            raise InputError(f"{named('records')} has no effect where parties are the unit: leave it out")
+            raise InputError(f"{named('records')} has no effect where parties are the unit. Leave it out.")
         units = study.public_records(study.contributions_expected(parties), self.records)
         choice = feasible(
             study,

@@ -135,21 +135,21 @@ class Policy:
             raise unreadable(policy_path, "policy", error) from None
         raw = decode_tables(content, policy_path, "policy", FileKind.POLICY)
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise InputError(f"policy {policy_path} can be written by others (mode {mode:04o}): run chmod go-w {policy_path}")
+            raise InputError(f"policy {policy_path} can be written by others (mode {mode:04o}). Run chmod go-w {policy_path}.")
         try:
             file = _File.model_validate(raw)
         except ValidationError as error:
-            raise InputError(f"policy {policy_path} is not as it should be ({_faults(error)}): correct these fields") from None
+            raise InputError(f"policy {policy_path} is not as it should be ({_faults(error)}). Correct these fields.") from None
         # A name that nothing has would forbid everything, or nothing.
         for key in file.policy.approvers:
             parse_public_key(key)
         if len(set(file.policy.approvers)) < file.policy.least_approvals:
             raise InputError(
-                f"policy {policy_path} wants {file.policy.approvals} approvals of fewer approvers: name more, or want less"
+                f"policy {policy_path} wants {file.policy.approvals} approvals of fewer approvers. Name more, or want less."
             )
         if file.policy.records is not None and file.policy.records[0] > file.policy.records[1]:
             raise InputError(
-                f"policy {policy_path} says records = {list(file.policy.records)}: name the fewest first, then the most"
+                f"policy {policy_path} says records = {list(file.policy.records)}. Name the fewest first, then the most."
             )
         for name in file.policy.protocols or ():
             get_protocol(name)
@@ -201,7 +201,7 @@ class Policy:
             self._raise(
                 [
                     "smallest_records: the study keeps numbers of records private, and whether this site takes part must not "
-                    "tell whether it has enough: set the rule to 0 for such studies"
+                    "tell whether it has enough. Set the rule to 0 for such studies."
                 ]
             )
         if records < self.rules.smallest_records:

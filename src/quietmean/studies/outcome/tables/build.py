@@ -131,7 +131,9 @@ def tables_of(result: Mapping[str, Any]) -> list[ResultTable]:
         return [table for document in result["statistics"] for table in _tables(document, cost, counted)]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         # Receipts are files that anybody may have changed.
-        raise InputError("the result in this file is not as receipts have it: ask for the receipt that the study wrote") from None
+        raise InputError(
+            "the result in this file is not as receipts have it. Ask for the receipt that the study wrote."
+        ) from None
 
 
 def _tables(document: Mapping[str, Any], cost: str, counted: str) -> list[ResultTable]:

@@ -219,7 +219,7 @@ def format_of(path: Path) -> Format:
     """The format by the end of the name. Raises :class:`InputError` for an unknown one, and without its library."""
     chosen = FORMATS.get(path.suffix.lower())
     if chosen is None:
-        raise InputError(f"tables cannot be written to {path.name}: let its name end with {_any_of(FORMATS)}")
+        raise InputError(f"tables cannot be written to {path.name}. Let its name end with {_any_of(FORMATS)}.")
     if chosen.needs is not None:
         import_extra(chosen.needs, "documents", f"a table that ends with {path.suffix}")
     return chosen
