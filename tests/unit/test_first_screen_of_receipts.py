@@ -61,7 +61,7 @@ def test_a_screen_is_short_and_details_have_all(shown: Shown, execution: Executi
     assert [fact for fact in facts if fact not in told] == []
     # A row for each party, and every assumption.
     assert [name for name in NAMES[: execution.parties] if name not in told and options != ("--corrupt", "1")] == []
-    assert sum(line.startswith("- ") for line in details) == int(text(first).split(" assumptions, each party")[0].split()[-1])
+    assert sum(line.startswith("- ") for line in details) == int(text(first).split(" assumptions: --details")[0].split()[-1])
 
 
 def test_what_holds_is_ok_and_what_does_not_is_as_plain(shown: Shown) -> None:

@@ -85,7 +85,7 @@ def test_the_first_screen_has_one_short_sentence_without_an_alarm(
     moves: tuple[Move, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever the report lists: as many statistics as there are, and answers without a bound."""
-    told = replace(TOLD, moves=moves, unnoticed=("sums are modulo a number",))
+    told = replace(TOLD, moves=moves, unnoticed=("sums wrap around",))
     print_influence({"influence": told.to_json()})
     assert capsys.readouterr().out == f"{said}\n"
     assert "any amount" not in said
@@ -95,9 +95,9 @@ def test_the_first_screen_has_one_short_sentence_without_an_alarm(
 @pytest.mark.parametrize(
     ("protocol", "options", "said"),
     [
-        ("secagg", {}, ["modulo a number"]),
-        ("packed-sharing", {"secrets": 3}, ["modulo a number", "all 4 sums of members are needed"]),
-        ("packed-sharing", {"secrets": 2}, ["modulo a number"]),
+        ("secagg", {}, ["sums wrap around"]),
+        ("packed-sharing", {"secrets": 3}, ["sums wrap around", "all 4 sums of members are needed"]),
+        ("packed-sharing", {"secrets": 2}, ["sums wrap around"]),
         ("cordp-dme", {}, []),
     ],
 )

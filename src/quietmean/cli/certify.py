@@ -378,7 +378,7 @@ def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relatio
     out.print(table)
     out.print(f"claim: {document['guarantee']}")
     if document["numbers"] != EXACT:
-        out.print(f"these are an {document['numbers']}")
+        out.print(f"each figure above is an {document['numbers']}")
     certificates = document.get("certificates", {})
     if "worst_found" in certificates and (needed := certificates["coalitions"].get("effort_to_try_all")):
         out.print(f"to try all coalitions would take about {needed:.2g} s of one core. Give --effort {math.ceil(needed)}.")

@@ -138,8 +138,8 @@ def show_all(answer: dict[str, Any]) -> None:
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
     if (moved := answer.get("influence")) is not None:
         out.print(
-            f"one party can move a coordinate of the mean by at most {bound_text(float(moved['largest']))} if all weigh the "
-            f"same; what is held against the bounds: {moved['checked']}",
+            f"one party can move each number of the mean by at most {bound_text(float(moved['largest']))}, if all have the same "
+            f"weight; held against the bounds: {moved['checked']}",
         )
         for sentence in moved.get("unnoticed", ()):
             out.print(sentence)

@@ -82,7 +82,7 @@ class ReceiptScreen:
         if len(disclosures) > _WARNINGS:
             yield f"!   {len(disclosures) - _WARNINGS} more of these: --details"
         yield "Not visible in a receipt: false values, false logs."
-        yield f"{count_of(len(document['assumptions']), 'assumption')}, each party: --details"
+        yield f"More   each party's figure, {count_of(len(document['assumptions']), 'assumption')}: --details"
 
     def _against(self) -> str:
         if isinstance(self.certificate, CoalitionCertificate):

@@ -237,13 +237,13 @@ def _changes(target: Target, server: Server) -> list[tuple[str, Target, Server]]
     if target.colluding < half:
         changes.append((f"if {half} colluded,", replace(target, colluding=half), server))
     if target.colluding > 1:
-        changes.append(("if nobody shared what it sees,", replace(target, colluding=1), server))
+        changes.append(("if no two parties colluded,", replace(target, colluding=1), server))
     if server == Server.NONE:
-        changes.append(("if a collector were there that need not be trusted with values,", target, Server.AGGREGATOR))
+        changes.append(("with a server that is not trusted with values,", target, Server.AGGREGATOR))
     return changes
 
 
-# Of which a study's convener can think before anybody is asked: one member may be gone, one may collude.
+# Of which a study's coordinator can think before anybody is asked: one member may be gone, one may collude.
 USUAL = Committee(5)
 # More sites than that are seldom online together.
 MANY = 100

@@ -36,7 +36,7 @@ class Server(StrEnum):
 
 ANY_DOMAIN = "any bounded set"
 # Of sums that are taken modulo a number: a value beyond the bounds is the same number as one within them.
-WRAPS = "sums are modulo a number: a value beyond the bounds may count as another one within them, and nobody notices"
+WRAPS = "sums wrap around: a value beyond the bounds may count as another one within them, and nobody notices"
 # Of 8 bytes; with what is there anyway these are a gigabyte.
 _MOST_NUMBERS, _MOST_SECONDS = 1.1e8, 20.0
 

@@ -325,8 +325,6 @@ def checked_text(by: Mapping[str, Any]) -> str:
     """Say :attr:`Checks.by` in a sentence."""
     sums, needed, lies = (int(by[name]) for name in ("sums", "needed", "lies_excluded"))
     if not lies:
-        return f"unchecked: {sums} sums of members came, as many as the result needs, so that nobody would notice a wrong one"
-    wrong = "one wrong sum" if lies == 1 else f"up to {lies} wrong sums"
-    return (
-        f"checked by {sums} sums of members, of which {needed} determine the result: {wrong} would have been noticed for certain"
-    )
+        return f"unchecked: {sums} sums of members came, as many as the result needs. Nobody would notice a wrong one"
+    wrong = "One wrong sum" if lies == 1 else f"Up to {lies} wrong sums"
+    return f"checked: {sums} sums of members came, and {needed} are enough. {wrong} would have been noticed for certain"
