@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quietmean.cli.answers import ResultScreen
+from quietmean.cli.answers import ResultScreen, write_privacy_page, write_report
+from quietmean.cli.main import main
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, AlwaysFact, epsilon_shown, for_terminal
@@ -25,7 +28,8 @@ from quietmean.studies import StudyOutcome
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import first_screen as screens
 from quietmean.studies.outcome.first_screen import ALWAYS, Ended, first_screen
-from support.outcomes import EVERY_KIND, finished
+from support.outcomes import EVERY_KIND, finished, run_of
+from support.promises import lines_of_page
 from system.test_printed_promises import NAMES, PARTIES, WITHOUT, outcome_of, planned
 
 # What may have happened: the receipt's origin as nodes and committees write it, with the words that the screen then shows.
@@ -163,6 +167,30 @@ def test_nothing_is_called_checked_that_was_not() -> None:
         certificate.pop("influence", None)
         if not certificate.get("checked_by", {}).get("lies_excluded"):
             assert not any(line.startswith("Checked") for line in first_screen(receipt)), name
+
+
+@pytest.mark.parametrize("unit", ["record", "party"])
+@pytest.mark.parametrize("name", [name for name, kind in registry().items() if not kind.TRAITS.private])
+def test_nothing_is_called_protected_without_privacy(
+    name: str, unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither with all details, nor where the receipt is certified, nor on the pages."""
+    outcome = outcome_of(*planned(name, unit, 1, False))
+    receipt = receipt_of(outcome)
+    ResultScreen(receipt, outcome.to_json(), "quietmean result FILE", details=True).show()
+    (tmp_path / "receipt.json").write_text(json.dumps(receipt))
+    for more in ([], ["--details"]):
+        main(["verify", "receipt", str(tmp_path / "receipt.json"), *more])
+    run = run_of("ages", outcome, NAMES)
+    write_report(tmp_path / "report.html", run)
+    write_privacy_page(tmp_path / "privacy.html", run)
+    pages = [lines_of_page((tmp_path / f"{page}.html").read_text()) for page in ("report", "privacy")]
+    said = " ".join([capsys.readouterr().out, *pages])
+    found = [
+        said[max(0, hit.start() - 60) : hit.end() + 40]
+        for hit in re.finditer(r"\bis protected|are protected|the study protects", said)
+    ]
+    assert found == []
 
 
 def test_of_many_terms_each_has_a_line_and_little_follows() -> None:

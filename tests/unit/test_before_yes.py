@@ -7,12 +7,16 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.core.readable import ShortFact
+from quietmean.core.readable import AlwaysFact, ShortFact
 from quietmean.flower import FlowerAgreement
 from quietmean.flower.agreement import FlowerContract
 from quietmean.graphs import ExecutionTrace
@@ -20,7 +24,10 @@ from quietmean.node import Identity
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party import Agreement, Contract
 from quietmean.studies.party import first_screen as module
 from quietmean.studies.party.agreement import Signatory
@@ -29,7 +36,8 @@ from quietmean.studies.party.session_contract import SessionContract
 from support.kinds import SESSION
 
 NAMES = ("north", "south", "east", "west")
-PARTIES = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001)) for name in NAMES)
+IDENTITIES = {name: Identity.generate() for name in (*NAMES, "clinic")}
+PARTIES = tuple(Signatory(name, IDENTITIES[name].public_key, ("192.0.2.7", 7001)) for name in NAMES)
 SOON = (datetime.now(UTC) + timedelta(days=3)).isoformat()
 PROTOCOLS = ("packed-sharing", "cordp-dme", "local-dp", "central-dp", "consensus", "gossip", "inca")
 SLOW = ("gossip", "inca")
@@ -48,9 +56,28 @@ UNITS: dict[str, dict[str, Any]] = {
 WAYS: dict[str, dict[str, Any]] = {
     "join": {},
     "folder": {"transport": "folder"},
+    "sealed": {},
     "file": {},
     "committee": {"committee": {"members": 4, "contribute_by": SOON, "grace": 0.0, "largest_weight": 20.0}},
 }
+
+
+def sealed_with(study: StudyTerms, members: bool) -> Sealed:
+    """Sealed by north. Where there are members, these are the four, and a clinic contributes, too."""
+    invitation = Invitation.make(study, IDENTITIES["north"])
+    with TemporaryDirectory() as folder:
+        entries = [
+            StudyKeys.make(
+                Path(folder) / name,
+                invitation,
+                IDENTITIES[name],
+                name,
+                f"{name}.example:7000" if name in NAMES else "",
+                member=members and name in NAMES,
+            ).entry
+            for name in (IDENTITIES if members else NAMES)
+        ]
+    return Sealed.make(invitation, entries, IDENTITIES["north"])
 
 
 def asked(protocol: str, unit: str, start: str, way: str, columns: str) -> Contract:
@@ -62,8 +89,14 @@ def asked(protocol: str, unit: str, start: str, way: str, columns: str) -> Contr
         del committee["committee"]["largest_weight"]
     fields = general | UNITS[unit] | STARTS[start] | {name: one for name, one in WAYS[way].items() if name != "committee"}
     study = StudyTerms.parse({"column": COLUMNS[columns], **fields, **committee})
-    choice = study.choice(len(PARTIES), no_privacy=protocol == "gossip" and way != "committee")
-    return Contract(study, PARTIES, 1, contributes=way in ("file", "committee"), choice=choice)
+    if way in ("sealed", "file", "committee"):
+        sealed = sealed_with(study, way == "committee")
+        choice = study.choice(sealed.admitted, no_privacy=protocol == "gossip" and way != "committee")
+        if way == "sealed":
+            return Contract.for_party("south", sealed, choice)
+        return Contract.by_file(sealed, IDENTITIES["clinic" if way == "committee" else "south"], choice)
+    choice = study.choice(len(PARTIES), no_privacy=protocol == "gossip")
+    return Contract(study, PARTIES, 1, choice=choice)
 
 
 def every() -> Iterator[tuple[tuple[str, ...], Contract]]:
@@ -101,12 +134,23 @@ def expected_keys(protocol: str, unit: str, way: str, promised: bool) -> set[str
     keys |= {"ROWS"} if unit in ("person", "rows") else set()
     keys |= {"READS"} if committee or protocol == "central-dp" else set()
     keys |= {"LARGEST"} if contributes and unit in ("record", "person") else set()
+    # Their keys are as north says, until somebody compares: of all with whom this party, or its file, has to do.
+    keys |= {"KEYS"} if way in ("sealed", "file", "committee") else set()
     return keys
 
 
+def counts_as_middle(contract: Contract) -> bool:
+    """Whether a missing cell gives the same vector as the middle of the bounds."""
+    (column,), workload = contract.study.workload.columns, contract.study.workload
+    missing, middle = (workload.encode(np.array([[cell]])) for cell in (np.nan, column.centre))
+    return bool(np.array_equal(missing.vector, middle.vector)) and missing.weight == middle.weight
+
+
 def faults(chosen: tuple[str, ...], contract: Contract) -> list[str]:
-    protocol, unit, _, way, _ = chosen
-    screen = FirstScreen.of(contract, OwnData(marks=(ShortFact("CLIPPED", "9 values count as the nearest bound."),)))
+    protocol, unit, _, way, columns = chosen
+    screen = FirstScreen.of(
+        contract, OwnData(marks=(ShortFact("CLIPPED", "9 values count as the nearest bound. 3 cells hold no number."),))
+    )
     most = max(plan.charge.epsilon(plan.target.delta) for plan in contract.plans)
     bare = protocol == "gossip" and way != "committee"
     promised = bare or most <= 4.0 * (1 + 1e-6)
@@ -117,6 +161,15 @@ def faults(chosen: tuple[str, ...], contract: Contract) -> list[str]:
     found += [f"{len(lines)} lines and {len(marked)}"] if len(lines) > 10 or len(marked) > 8 else []
     found += [line for line in (*lines, *marked) if len(line) > 80]
     rows = {fact.key: fact.text for fact in screen.rows}
+    if unit in ("record", "party") and columns == "bounds":
+        says = "missing counts as 55" in rows["uses"]
+        found += [] if says is counts_as_middle(contract) else [f"uses {rows['uses']}"]
+    if (sealed := contract.sealed) is not None:
+        others = {entry.name for entry in sealed.entries if way != "committee" or entry.member} - {contract.own.name}
+        compared = [FirstScreen.of(contract, compared=others - {name}).always for name in sorted(others)]
+        named = [fact.text for facts in compared for fact in facts if fact.key == "KEYS"]
+        found += [] if [name in text for name, text in zip(sorted(others), named, strict=True)] == [True] * len(others) else named
+        found += ["KEYS"] if "KEYS" in {fact.key for fact in FirstScreen.of(contract, compared=others).always} else []
     if not bare and promised:
         (cost,) = re.findall(r"epsilon ([\d.]+)", rows["costs"])
         found += [] if -1e-9 <= float(cost) - most <= 0.01 else [f"costs {cost}, is {most}"]
@@ -132,15 +185,39 @@ def faults(chosen: tuple[str, ...], contract: Contract) -> list[str]:
 
 
 def test_every_fact_is_on_the_first_screen() -> None:
-    wrong, count, keys = {}, 0, set()
+    wrong, count, keys, imputed = {}, 0, set(), set()
     for chosen, contract in every():
         count += 1
         keys |= {fact.key for fact in contract.always}
+        imputed |= {"missing counts as" in str(contract.lines())} if chosen[1] in ("record", "party") else set()
         if found := faults(chosen, contract):
             wrong[chosen] = found
     assert wrong == {}
     assert count >= 40
-    assert keys >= {"NO PRIVACY", "SITE", "PEOPLE", "ROWS", "READS", "LARGEST", "ONCE", "COST"}
+    assert keys >= {"KEYS", "NO PRIVACY", "SITE", "PEOPLE", "ROWS", "READS", "LARGEST", "ONCE", "COST"}
+
+
+def _named(key: str, agreed: Agreement) -> str:
+    return f"[{key}]"
+
+
+@pytest.mark.parametrize("own", [(), ("CLIPPED",), ("CLIPPED", "ROWS")])
+def test_however_many_facts_hold_eight_words_say_all_of_them(own: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of the facts together, beside those of the data and of the keys: none is dropped, none is said twice."""
+    contract, facts = asked("local-dp", "record", "all", "file", "bounds"), module.ALWAYS
+    for held in itertools.product((False, True), repeat=len(facts)):
+        forced = [fact for fact, holds in zip(facts, held, strict=True) if holds]
+        # A cost that is not promised, values that nothing protects, and a contribution exclude the others of their kind.
+        if {"NO PROMISE", "NO PRIVACY"} <= {fact.key for fact in forced} or {"ONCE", "COST"} <= {fact.key for fact in forced}:
+            continue
+        made = tuple(AlwaysFact[Agreement](fact.key, bool, partial(_named, fact.key)) for fact in forced)
+        monkeypatch.setattr(module, "ALWAYS", made)
+        screen = FirstScreen.of(contract, OwnData(marks=tuple(ShortFact(key, f"[own {key}]") for key in own)))
+        said = " ".join(fact.text for fact in screen.always)
+        wanted = [*(f"[{fact.key}]" for fact in forced), *(f"[own {key}]" for key in own), "Nobody compared"]
+        assert [said.count(text) for text in wanted] == [1] * len(wanted)
+        assert len(screen.always) <= 8
+        assert {"NO PROMISE", "NO PRIVACY"} & {fact.key for fact in forced} <= {fact.key for fact in screen.always}
 
 
 @pytest.mark.parametrize("dropped", [fact.key for fact in module.ALWAYS if fact.key not in ("AVERAGE", "NO PROMISE")])

@@ -36,7 +36,6 @@ from quietmean.cli.check_view import (
 from quietmean.cli.console import out, print_json, progress, tell_notes, tell_owner, warn
 from quietmean.cli.identity import load_identity
 from quietmean.cli.join import needed_data
-from quietmean.cli.ledger import balance_text
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.screens import print_lines
 from quietmean.core.errors import InputError
@@ -270,11 +269,8 @@ def _look_at_store_and_ledger(
     if payer is None or not store.passed:
         return [store]
 
-    def room() -> str:
-        cost = StudyCost(contract.name, contract.plan, contract.charge)
-        return payer.new_account(cost) or f"{fits}, {balance_text(payer.check(cost, settings))}"
-
-    return [store, ledger_finding(payer.account, room)]
+    cost = StudyCost(contract.name, contract.plan, contract.charge)
+    return [store, ledger_finding(payer, cost, fits, lambda: payer.check(cost, settings))]
 
 
 def _look(

@@ -24,7 +24,6 @@ from quietmean.cli.check_view import (
 )
 from quietmean.cli.console import tell_notes, tell_owner, warn
 from quietmean.cli.identity import load_identity
-from quietmean.cli.ledger import balance_text
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import NodeOptions, SiteOptions
@@ -198,15 +197,13 @@ class FileCheck:
         if payer is None:
             return findings
         cost = StudyCost(study.name, plan)
-
-        def room() -> str:
+        try:
             paying = payer.of(records.in_order, people, cost)
             tell_notes(paying.settled_people(cost, contributor.study).owner_notes)
-            if (text := paying.new_account(cost)) is not None:
-                return text
-            return f"the study fits; before it, {balance_text(paying.check_file(cost, contributor.study))}"
-
-        return [*findings, ledger_finding(payer.account, room)]
+        except InputError as error:
+            return [*findings, Finding("ledger", False, str(error))]
+        fits = "the study fits; before it"
+        return [*findings, ledger_finding(paying, cost, fits, lambda: paying.check_file(cost, contributor.study))]
 
 
 def _by_whom(sealed: Sealed, plan: Plan) -> Finding:

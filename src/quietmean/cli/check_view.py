@@ -17,9 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
+from quietmean.cli.ledger import balance_text
 from quietmean.cli.screens import COMMAND, WIDTH, print_lines
 from quietmean.core.errors import InputError
-from quietmean.core.readable import count_of, some_of
+from quietmean.core.readable import count_of, epsilon_shown, some_of
+from quietmean.ledger.account import left_shown
 from quietmean.node.net import format_address
 from quietmean.node.phase import Phase
 from quietmean.studies.agreement.sealed import Sealed
@@ -28,12 +30,14 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import Location, Preview, location_of
 
 if TYPE_CHECKING:
+    from quietmean.ledger import Account
     from quietmean.node import Roster
     from quietmean.node.preflight import CheckSession, PeerReadiness
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Columns
     from quietmean.studies.outcome.feasible import Forecast
-    from quietmean.studies.party import Agreement, Policy
+    from quietmean.studies.party import Agreement, Payer, Policy
+    from quietmean.studies.party.payment import StudyCost
 
 _SHORT = 12
 # Columns of the first screen, and of half of it.
@@ -94,9 +98,22 @@ def table_finding(data: str | Path, columns: Columns, records: int) -> Finding:
     return Finding("data", True, text, f"{count_of(records, 'record')}, {found}")
 
 
-def ledger_finding(account: str, look: Callable[[], str]) -> Finding:
-    """What the ledger says of a study; on the first screen that ``account`` takes it."""
-    return Finding.of("ledger", look, f"budget {account!r} has room for it")
+def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[], Account]) -> Finding:
+    """What the ledger says of a study, as it says it to join; on the first screen what is left, and what the study needs.
+
+    ``fits``: how the sentence begins that ends with what is left. ``check``: the account, where it is there.
+    """
+    try:
+        if (made := payer.new_account(cost)) is not None:
+            text, account = made
+        else:
+            account = check()
+            text = f"{fits}, {balance_text(account)}"
+        needed = payer.needed(cost, account)
+    except InputError as error:
+        return Finding("ledger", False, str(error))
+    short = f"budget {payer.account!r}: {left_shown(account.remaining_epsilon)} left, needs {epsilon_shown(needed)}"
+    return Finding("ledger", True, text, short)
 
 
 def expected_finding(forecast: Forecast) -> Finding:

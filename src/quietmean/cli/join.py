@@ -167,7 +167,7 @@ def show_session(document: dict[str, Any], account: Account | None, *, details: 
     path = Path(document["receipt"])
     show_receipt(path, read_json(path, FileKind.SESSION_RECEIPT), details=details, json=False)
     if account is not None:
-        show_balance(account)
+        show_balance(account, details=details)
 
 
 def _document(contract: SessionContract, rounds: Rounds) -> dict[str, Any]:
@@ -353,10 +353,10 @@ def join_command(
     receipt, command = end.outcome.receipt(end.origin), f"quietmean result {quote(near(path))}"
     screen = ResultScreen(receipt, document, command, details, shown.did_not_fit, effort_text(document))
     screen.show()
-    if charged is not None:
-        show_balance(charged)
     saved = [path, *pages.write(end)]
     out.print(f"Saved     {', '.join(map(near, saved))}")
+    if charged is not None:
+        show_balance(charged, details=details)
     screen.show_more()
 
 

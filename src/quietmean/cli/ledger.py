@@ -17,9 +17,9 @@ from quietmean.cli.console import err, out, print_json, printable
 from quietmean.cli.screens import print_lines
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented
 from quietmean.ledger import Budget, Ledger, Refund
-from quietmean.ledger.account import left_text
+from quietmean.ledger.account import left_shown, left_text
 from quietmean.studies.party import Policy, twins_text
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def budget_command(
 def _first_screen(account: Account, twins: Sequence[str]) -> Iterator[str]:
     """What is left, what must not be overlooked, and the latest entries."""
     budget, relation = account.budget, f"one {account.unit}, {account.relation}"
-    left = "nothing" if account.overspent else f"{_down(account.remaining_epsilon)} of epsilon {budget.epsilon:g}"
+    left = "nothing" if account.overspent else f"{left_shown(account.remaining_epsilon)} of epsilon {budget.epsilon:g}"
     yield f"Budget {account.name!r}: {left} left (delta {delta_shown(budget.delta)}; {relation})"
     if account.overspent:
         yield f"! OVERSPENT  epsilon {epsilon_shown(account.charged_epsilon)} is used, more than {budget.epsilon:g}."
@@ -182,11 +182,6 @@ def _first_screen(account: Account, twins: Sequence[str]) -> Iterator[str]:
         yield f"  and {count_of(len(account.entries) - len(latest), 'earlier entry', 'earlier entries')}: --details"
     if account.entries:
         yield f"Costs add up as squares: used and left do not make {budget.epsilon:g}."
-
-
-def _down(epsilon: float) -> str:
-    """What is left, rounded down."""
-    return "inf" if math.isinf(epsilon) else f"{math.floor(epsilon * 100 + 1e-6) / 100:.2f}"
 
 
 def account_json(account: Account) -> dict[str, Any]:
@@ -266,9 +261,18 @@ def balance_text(account: Account) -> str:
     return f"account {printable(account.name)}: {charged}, {remaining}{squares} ({printable(about)}){extra}"
 
 
-def show_balance(account: Account) -> None:
+def _short_balance(account: Account) -> str:
+    budget = account.budget
+    if account.frozen is not None:
+        return f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
+    if account.overspent:
+        return f"nothing left of {budget.epsilon:g}: epsilon {epsilon_shown(account.charged_epsilon)} is used"
+    return f"{left_shown(account.remaining_epsilon)} of {budget.epsilon:g} left"
+
+
+def show_balance(account: Account, *, details: bool = False) -> None:
     """The balance; on standard error as well if the account is frozen, which nobody may overlook."""
-    out.print(balance_text(account))
+    print_lines([*indented("Budget", _short_balance(account)), *([balance_text(account)] if details else [])])
     if account.frozen is not None:
         err.print(
             f"quietmean: account {printable(account.name)} is frozen, nothing more is reserved on it until a person lifts it: "

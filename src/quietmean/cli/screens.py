@@ -190,7 +190,9 @@ class ReceiptScreen:
             whole = float(stated["whole_party_epsilon"])
         except (TypeError, ValueError):
             return
-        if math.isinf(whole):
+        if math.isinf(whole) and math.isinf(max(map(float, self.document["epsilon"]), default=0.0)):
+            yield f"{BELOW}A party's records together are not protected, nor is one of them."
+        elif math.isinf(whole):
             yield f"{BELOW}A party's records together are not protected (use --unit party)."
         else:
             yield f"{BELOW}all the records of one party together: epsilon {epsilon_shown(whole)}, as the receipt states"

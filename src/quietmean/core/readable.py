@@ -275,12 +275,12 @@ def facts_that_hold(facts: Iterable[AlwaysFact[_T]], subject: _T) -> list[ShortF
 
 
 # Columns of a screen, and where the text of a line begins that has a label, or a mark for what must not be missed.
-_SCREEN, _LABEL, _MARK = 80, 10, 13
+_SCREEN, _LABEL, _MARK = 80, 10, 14
 
 
 def indented(label: str, text: str, indent: int = _LABEL) -> list[str]:
     """The lines of a ``text`` behind its ``label``, of 80 columns at most but for words that are longer."""
-    lines = textwrap.wrap(text, _SCREEN - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(printable(text), _SCREEN - indent, break_long_words=False, break_on_hyphens=False) or [""]
     return [f"{start.ljust(indent)}{line}".rstrip() for start, line in zip((label, *[""] * len(lines)), lines, strict=False)]
 
 

@@ -305,6 +305,11 @@ def _rest(delta: float, additive: float) -> float:
     return delta if additive == 0.0 else down(Fraction(delta) - Fraction(additive))
 
 
+def left_shown(epsilon: float) -> str:
+    """What is left of a budget, for a first screen: two decimals, rounded down."""
+    return "inf" if math.isinf(epsilon) else f"{math.floor(epsilon * 100 + 1e-6) / 100:.2f}"
+
+
 def left_text(epsilon: float) -> str:
     """What is left of a budget, rounded down; only what differs by rounding alone counts as the number above."""
     return "inf" if math.isinf(epsilon) else f"{math.floor(epsilon * 1e4 + 1e-6) / 1e4:.4f}"

@@ -235,13 +235,14 @@ def everybody_else(epsilon: float, delta: float, unit: str = "", when: str = "be
     return Fact(EVERYBODY, epsilon, UPPER_BOUND, condition, sentence)
 
 
-def whole_party(epsilon: float, delta: float, unit: str, counted: str) -> Fact:
-    """What all ``counted`` of one party are protected by together, where one ``unit`` of them is protected."""
-    sentence = (
-        f"one {unit} is protected; all the {counted} of one party together are not"
-        if math.isinf(epsilon)
-        else f"{cost_text(epsilon, delta)} for all the {counted} of one party together"
-    )
+def whole_party(epsilon: float, delta: float, unit: str, counted: str, of_unit: float) -> Fact:
+    """What all ``counted`` of one party are protected by together. ``of_unit``: epsilon for one ``unit`` of them."""
+    if math.isinf(of_unit):
+        sentence = f"nothing protects one {unit}, nor all the {counted} of one party together"
+    elif math.isinf(epsilon):
+        sentence = f"one {unit} is protected; all the {counted} of one party together are not"
+    else:
+        sentence = f"{cost_text(epsilon, delta)} for all the {counted} of one party together"
     return Fact(WHOLE_PARTY, epsilon, UPPER_BOUND, f"realised: if all {counted} of a party change, not only one", sentence)
 
 
@@ -270,7 +271,10 @@ def privacy_facts(
             least = f"at least epsilon {epsilon_text(found.max_epsilon)}: {found.describe()}"
             facts.append(Fact(FOUND, found.max_epsilon, found.numbers, found.describe(), least))
         facts.append(everybody_else(analysis.alone, delta, unit, "realised: "))
-    return *facts, *(() if of_party is None else (whole_party(of_party, delta, unit or "unit", counted),))
+    if of_party is not None:
+        of_unit = spent if promised is None else min(spent, terms.epsilon_promised(promised))
+        facts.append(whole_party(of_party, delta, unit or "unit", counted, of_unit))
+    return tuple(facts)
 
 
 def _colluders(terms: CertificateTerms, certificate: Certificate | CoalitionCertificate, parties: int) -> str:

@@ -225,8 +225,9 @@ class OfficerPage:
         if self.stated.admitted:
             rows.append(("Admitted", self.stated.admitted))
         if not is_private(protocol):
+            rows[0] = ("Not protected", unit)
             rows.insert(0, ("Warning", unprotected(protocol)))
-        return {"heading": f"What is protected: {unit.split(':')[0]}", "rows": rows}
+        return {"heading": f"What is {'' if is_private(protocol) else 'not '}protected: {unit.split(':')[0]}", "rows": rows}
 
     @property
     def adversary(self) -> str:

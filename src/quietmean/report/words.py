@@ -117,8 +117,10 @@ def cards_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[dict[str,
 
 def sentences_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[str]:
     """The figures of a certificate but the first, in sentences; what is usual and can be changed is said to be so."""
+    protects = any(math.isfinite(fact.value) for fact in facts if fact.key in (A_PRIORI, HAPPENED))
     return [
-        sentence(named(fact.sentence, names)) + (_OF_PARTIES if fact.key == WHOLE_PARTY and fact.value > _MUCH else "")
+        sentence(named(fact.sentence, names))
+        + (_OF_PARTIES if protects and fact.key == WHOLE_PARTY and fact.value > _MUCH else "")
         for fact in facts
         if not _on_card(fact)
     ]

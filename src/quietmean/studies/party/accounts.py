@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from quietmean.core.errors import InputError, named
 from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import open_private, sync_folder, write_down
 from quietmean.ledger import Account, Budget, Inputs, Ledger, Refund
+from quietmean.ledger.account import left_shown
 from quietmean.ledger.people import DISTINCT_ROWS, PERSONS, ROWS, Identities, Sketch, digests_of, name_of_key
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.study import StudyTerms
@@ -118,7 +118,7 @@ def left_in(ledger: Path, account: str, opening: float | None) -> str:
     if Ledger.is_there(ledger):
         with contextlib.suppress(InputError), Ledger.open(ledger) as book:
             there = book.account(account)
-            return f"{math.floor(there.remaining_epsilon * 100) / 100:.2f} left of {there.budget.epsilon:g} in budget {account!r}"
+            return f"{left_shown(there.remaining_epsilon)} left of {there.budget.epsilon:g} in budget {account!r}"
     return "" if opening is None else f"{opening:g} in a new budget {account!r}"
 
 
@@ -184,7 +184,7 @@ class AccountQuestion(InputError):
         self.charged: str | None = None
         super().__init__(
             f"no account {new!r} is made in {place}, a second one would be a second budget: {why}. Give "
-            f"{named('account', names[0])} for the same people, or {named('new-account', new)} for others"
+            f"{named('account', names[0])} for the same people, or {named('new-account', new)} for others, such as another site's"
         )
 
     def chosen(self, answer: str) -> str | None:

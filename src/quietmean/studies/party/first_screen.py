@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Any
 
 from quietmean.core.codec import canonical_json
@@ -16,8 +15,9 @@ from quietmean.core.readable import (
     count_of,
     epsilon_shown,
     facts_that_hold,
+    indented,
+    marked,
     percent_text,
-    printable,
 )
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
@@ -27,14 +27,16 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party.agreement import Agreement
 
-WIDTH = 80
-_ROW, _MARK = 13, 14
+# Where the text of a row begins.
+_ROW = 13
 # Names that are longer than this together are counted instead.
-_NAMES = 24
+_NAMES, _IN_SENTENCE = 24, 16
 # So much of a key is shown where a party has no name.
 _KEY = 16
 _PURPOSE = 200
 NO_PROMISE, NO_PRIVACY = "NO PROMISE", "NO PRIVACY"
+# So many words stand above the answer; which share one where there are more.
+_MOST, _OF_A_KIND = 8, (("PEOPLE", "ROWS"), (NO_PROMISE, "AVERAGE"), ("SITE", "LARGEST"))
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class FirstScreen:
     @classmethod
     def of(cls, agreed: Agreement, own: OwnData = NOTHING_OWN, compared: Collection[str] = (), code: str = "") -> FirstScreen:
         """The screen of one party. ``compared``: with whom it compared the safety ``code``."""
-        return cls(_title(agreed), tuple(_rows(agreed, own)), own.marked_with(always_facts(agreed, compared)), code)
+        always = _together(own.marked_with(always_facts(agreed, compared)))
+        return cls(_title(agreed), tuple(_rows(agreed, own)), always, code)
 
     @property
     def answer(self) -> str:
@@ -89,20 +92,24 @@ class FirstScreen:
     def lines(self) -> list[str]:
         """Return the lines from the title on."""
         rows = [*([ShortFact("code", self.code)] if self.code else []), *self.rows]
-        return [*wrap(printable(self.title), WIDTH), *(line for row in rows for line in _lines(row, "  ", _ROW))]
+        return [*indented("", self.title, 0), *(line for row in rows for line in indented(f"  {row.key}", row.text, _ROW))]
 
     def marked(self) -> list[str]:
         """Return the lines directly above the answer."""
-        return [line for fact in self.always for line in _lines(fact, "! ", _MARK)]
+        return [line for fact in self.always for line in marked(fact.key, fact.text)]
 
     def to_json(self) -> dict[str, Any]:
         """Return what was shown, for the audit log."""
         return {"title": self.title, "rows": _pairs(self.rows), "always": _pairs(self.always)}
 
 
-def _lines(fact: ShortFact, before: str, indent: int) -> list[str]:
-    texts = wrap(printable(fact.text), WIDTH - indent) or [""]
-    return [f"{'' if number else before + fact.key:{indent}}{text}".rstrip() for number, text in enumerate(texts)]
+def _together(facts: tuple[ShortFact, ...]) -> tuple[ShortFact, ...]:
+    """The same sentences under fewer words where there are too many: those of a kind stand together."""
+    texts = {fact.key: fact.text for fact in facts}
+    for key, other in _OF_A_KIND:
+        if len(texts) > _MOST and key in texts and other in texts:
+            texts[key] = f"{texts[key]} {texts.pop(other)}"
+    return tuple(ShortFact(key, text) for key, text in texts.items())
 
 
 def _pairs(facts: Iterable[ShortFact]) -> list[list[str]]:
@@ -114,7 +121,7 @@ def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[Sho
     facts = facts_that_hold(ALWAYS, agreed)
     unconfirmed = [name for name in to_compare(agreed) if name not in compared]
     if unconfirmed:
-        who = _names(unconfirmed, "other site")
+        who = _names(unconfirmed, "other site", _IN_SENTENCE)
         facts.append(ShortFact("KEYS", f"Nobody compared the code with {who}: {_false(unconfirmed)} may be false."))
     return tuple(facts)
 
@@ -123,9 +130,9 @@ def _false(names: Sequence[str]) -> str:
     return "it" if len(names) == 1 else "they"
 
 
-def _names(names: Sequence[str], kind: str) -> str:
+def _names(names: Sequence[str], kind: str, most: int = _NAMES) -> str:
     listed = " and ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
-    return listed if len(listed) <= _NAMES else count_of(len(names), kind)
+    return listed if len(listed) <= most else count_of(len(names), kind)
 
 
 def _workload(agreed: Agreement) -> Workload | None:
@@ -191,7 +198,7 @@ def _no_privacy(agreed: Agreement) -> str:
 
 def _site(agreed: Agreement) -> str:
     units = "people" if _of_persons(agreed) else "records"
-    return f"{agreed.own.name}'s {units} together are not protected: its mean may show."
+    return f"Your site's {units} together are not protected: its mean may show."
 
 
 def _people(agreed: Agreement) -> str:
@@ -201,7 +208,7 @@ def _people(agreed: Agreement) -> str:
     sites = 1 if workload is None else workload.sites_per_person
     if sites == 1:
         return "A person at k sites is protected less: up to k times mu."
-    return f"A person may be at {sites} sites, which nobody checks; more protect less."
+    return f"A person at more than {sites} sites is protected less. Nobody checks it."
 
 
 _OF_PERSON = {"mean": "the mean of all rows counts", "first": "only the first row counts", "last": "only the last row counts"}

@@ -250,8 +250,8 @@ class Payer:
         require_folder(self.ledger.parent, f"choose another {named('ledger')}")
         return Ledger.open(self.ledger, create=True)
 
-    def new_account(self, cost: StudyCost) -> str | None:
-        """What would be made for a study, in words; None where the account is there. Nothing is made.
+    def new_account(self, cost: StudyCost) -> tuple[str, Account] | None:
+        """What would be made for a study, in words, too; None where the account is there. Nothing is made.
 
         Raises :class:`InputError` if its budget does not allow the study, or if another account has been charged for these data.
         """
@@ -276,7 +276,11 @@ class Payer:
                 f"epsilon {epsilon_text(epsilon)} at delta {plan.target.delta:g} is more than {new} allows. Set another with "
                 "quietmean site budget --budget."
             )
-        return f"{new} will be made in {self.ledger}"
+        return f"{new} will be made in {self.ledger}", opening
+
+    def needed(self, cost: StudyCost, account: Account) -> float:
+        """Epsilon that the study takes of the account, at the study's delta."""
+        return asked(account, None, self._request(cost), "").charged.epsilon(cost.plan.target.delta)
 
     def require_budget(self, cost: StudyCost, settings: NodeSettings) -> None:
         """Raises :class:`InputError` for what the account does not allow, before :meth:`reserve` makes the party's store.
