@@ -22,11 +22,9 @@ demo: .venv/demo.stamp
 demo-survival: .venv/examples.stamp
 	@rm -rf $(DEMO)/survival
 	@$(BIN)/python examples/breast_cancer.py $(DEMO)/survival/patients.csv
-	$(BIN)/quietmean run --data $(DEMO)/survival/patients.csv --party-column hospital \
-	  --column days --bounds 0 2000 --column recurrence --boolean --column hormone --levels none therapy \
-	  --column age --bounds 20 90 --column tumour --bounds 0 80 \
-	  --statistic "survival(days, recurrence, by=hormone, horizon=2000, bins=16, share=4)" \
-	  --statistic "group-means(age, by=hormone)" --statistic "group-means(tumour, by=hormone)" \
+	$(BIN)/quietmean run $(DEMO)/survival/patients.csv --party-column hospital \
+	  "survival(days in 0..2000, recurrence in yes/no, by=hormone in {none, therapy}, horizon=2000, bins=16, share=4)" \
+	  "group-means(age in 20..90, by=hormone)" "group-means(tumour in 0..80, by=hormone)" \
 	  --epsilon 6 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/survival/run
 	@echo "Open $(DEMO)/survival/run/report.html in a browser."
 
@@ -34,14 +32,13 @@ demo-survival: .venv/examples.stamp
 demo-table-1: .venv/examples.stamp
 	@rm -rf $(DEMO)/table-1
 	@$(BIN)/python examples/randhie.py $(DEMO)/table-1/people.csv
-	$(BIN)/quietmean run --data $(DEMO)/table-1/people.csv --party-column site \
-	  --column visits --bounds 0 30 --column coinsurance --bounds 0 5 --column diseases --bounds 0 60 \
-	  --column deductible --boolean --column limited --boolean --column health --levels excellent good fair poor \
-	  --column frequent --from "visits >= 10" \
-	  --statistic "table-1(visits, diseases, health, limited, frequent, by=deductible)" \
-	  --statistic "histogram(visits, edges=0 1 2 3 5 8 12 20 30)" \
-	  --statistic "quantiles(visits, bins=30)" --statistic "correlation(visits, coinsurance, diseases)" \
-	  --statistic "linear-regression(visits ~ coinsurance + diseases + limited, share=3)" \
+	$(BIN)/quietmean run $(DEMO)/table-1/people.csv --party-column site \
+	  "visits in 0..30" "coinsurance in 0..5" "diseases in 0..60" "frequent = visits >= 10" \
+	  "deductible in yes/no" "limited in yes/no" "health in {excellent, good, fair, poor}" \
+	  "table-1(visits, diseases, health, limited, frequent, by=deductible)" \
+	  "histogram(visits, edges=0 1 2 3 5 8 12 20 30)" "quantiles(visits, bins=30)" \
+	  "correlation(visits, coinsurance, diseases)" \
+	  "linear-regression(visits ~ coinsurance + diseases + limited, share=3)" \
 	  --epsilon 2 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/table-1/run
 	@echo "Open $(DEMO)/table-1/run/report.html in a browser."
 

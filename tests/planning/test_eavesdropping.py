@@ -82,7 +82,7 @@ def test_what_no_eavesdropper_is_is_refused_in_one_sentence(wrong: Any) -> None:
 @pytest.mark.parametrize("wrong", ["0", "1.5", "nan", "sometimes", "-1"])
 def test_commands_and_files_refuse_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str) -> None:
     (tmp_path / "v.csv").write_text("age\n30\n40\n")
-    column = ["--column", "age", "--bounds", "20", "90"]
+    column = ["mean(age in 20..90)"]
     for line in (
         ["plan", "--parties", "5"],
         ["run", "--data", str(tmp_path / "v.csv"), *column, "--parties", "2", "--out", str(tmp_path / "out")],

@@ -248,7 +248,7 @@ def test_bad_options_of_commands(
     table.write_text("age\n" + "".join(f"{20 + row}\n" for row in range(12)))
     start = {
         "plan": ["plan", "--protocol", "inca"],
-        "run": ["run", "--data", str(table), "--column", "age", "--bounds", "0", "100"],
+        "run": ["run", "--data", str(table), "mean(age in 0..100)"],
     }
     fails([*start[command], "--parties", "4", "--with", "rounds=3", *extra], capsys, words)
 

@@ -13,7 +13,6 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from quietmean.cli import main, run
-from quietmean.cli.study_options import attach
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -291,7 +290,7 @@ def test_a_demo_asks_what_can_be_answered(name: str, tmp_path: Path, monkeypatch
     asked: list[Any] = []
     monkeypatch.setattr(run, "run_local_study", lambda *arguments, **more: asked.append(arguments))
     app = main.make_app("run")
-    app(attach(words), exit_on_error=False, print_error=False, result_action="return_value")
+    app(words, exit_on_error=False, print_error=False, result_action="return_value")
     study, data, rehearsal = asked[0][:3]
     names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)
     assert len(names) == 20

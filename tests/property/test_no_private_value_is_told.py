@@ -55,13 +55,13 @@ FAULTS = {
     "more parties than rows": ["--parties", "50"],
     "one party": ["--parties", "1"],
     "both ways": ["--parties", "3", "--party-column", "clinic"],
-    "no such column": ["--column", "weight", "--bounds", "0", "1", "--parties", "2"],
+    "no such column": ["mean(weight in 0..1)", "--parties", "2"],
     "no such party column": ["--party-column", "ward"],
     "no privacy": ["--parties", "2", "--protocol", "gossip"],
     "wrong option": ["--parties", "2", "--with", "neighbours=7"],
     "wrong epsilon": ["--parties", "2", "--epsilon", "0"],
-    "wrong rule": ["--parties", "2", "--missing", "drop"],
-    "wrong bounds": ["--parties", "2", "--column", "clinic", "--bounds", "9", "0"],
+    "wrong rule": ["--parties", "2", "mean(clinic in 0..9 [missing=drop])"],
+    "wrong bounds": ["--parties", "2", "mean(clinic in 9..0)"],
 }
 
 
@@ -97,7 +97,7 @@ def test_a_run_that_fails(
     fault: str, heading: str, rows: list[str], ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_table(tmp_path, heading, rows, ending)
-    told = ends(["run", "--data", str(path), "--column", "age", "--bounds", "0", "100", "--accept-wide", *FAULTS[fault]], capsys)
+    told = ends(["run", "--data", str(path), "mean(age in 0..100)", "--accept-wide", *FAULTS[fault]], capsys)
     assert not TOLD.search(told), told
 
 
@@ -114,7 +114,7 @@ def consortium(folder: Path) -> list[str]:
     command=st.sampled_from(["join", "check"]),
     heading=HEADINGS,
     rows=st.lists(st.tuples(CELLS, CELLS).map(",".join), max_size=3),
-    more=st.sampled_from([[], ["--account", "a"], ["--plan", "none.json"], ["--no-privacy"], ["--missing", "drop"]]),
+    more=st.sampled_from([[], ["--account", "a"], ["--plan", "none.json"], ["--no-privacy"]]),
 )
 def test_a_party_that_cannot_take_part(
     command: str,
@@ -246,11 +246,7 @@ def test_a_program_that_tells_a_value_is_found(
         "--accept-wide",
         "--data",
         str(path),
-        "--column",
-        "age",
-        "--bounds",
-        "0",
-        "100",
+        "mean(age in 0..100)",
         "--parties",
         "2",
         "--protocol",
@@ -272,7 +268,7 @@ def test_a_note_to_the_owner_that_shows_a_cell_is_found(
         raise InputError("no processes can be started here")
 
     monkeypatch.setattr(local, "run_study", no_processes)
-    run = ["run", "--accept-wide", "--data", str(path), "--column", "age", "--bounds", "0", "100", "--parties", "2"]
+    run = ["run", "--accept-wide", "--data", str(path), "mean(age in 0..100)", "--parties", "2"]
     told = ends([*run, "--protocol", "local-dp"], capsys)
     assert "column 'age': 2 cells hold no number and count as missing (lines 2, 3) (for you only)" in told
     assert not TOLD.search(told)
@@ -290,7 +286,7 @@ def encode(workload, records, step):
 Workload.encode = encode
 if MUTANT:
     program.hide_error_texts = lambda: None
-sys.argv = ["quietmean", "run", "--data", "table.csv", "--column", "age", "--bounds", "0", "100", "--parties", "2"]
+sys.argv = ["quietmean", "run", "--data", "table.csv", "mean(age in 0..100)", "--parties", "2"]
 sys.argv += ["--accept-wide"]
 program.main()
 """
@@ -385,7 +381,7 @@ def test_a_defect_in_a_party_of_a_run(place: str, name: str, method: str, mutant
     code = DEFECT_IN_A_PARTY.replace("PLACE", place).replace("NAME", name).replace("METHOD", method)
     (tmp_path / "code" / "sitecustomize.py").write_text(code.replace("MUTANT", str(mutant)))
     write_table(tmp_path, "age,clinic", [f"{20 + row},x" for row in range(60)], "csv")
-    arguments = ["run", "--data", "table.csv", "--column", "age", "--bounds", "0", "100", "--parties", "2"]
+    arguments = ["run", "--data", "table.csv", "mean(age in 0..100)", "--parties", "2"]
     arguments += ["--protocol", "local-dp", "--round-timeout", "0.5", "--out", "out", "--json"]
     path = os.pathsep.join([str(tmp_path / "code"), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
@@ -459,11 +455,7 @@ def test_a_study_from_end_to_end(tmp_path: Path) -> None:
         "--accept-wide",
         "--data",
         "table.csv",
-        "--column",
-        "age",
-        "--bounds",
-        "0",
-        "100",
+        "mean(age in 0..100)",
         "--parties",
         "3",
         "--out",

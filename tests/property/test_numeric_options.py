@@ -27,9 +27,9 @@ from support.hostile_numbers import VALUES, WITH, Option, all_options, fault, pr
 from support.site_policy import write_policy
 from support.smallest_study import STUDY
 
-RUN = "run --data table.csv --column age --bounds 0 100 --parties 4 --protocol {protocol} --out out --accept-wide"
-NEW = "study new --out new.toml --column age --bounds 0 100 --colluding 0 --protocol {protocol}"
-IN_COMMITTEE = "study new --out new.toml --column age --bounds 0 100 --committee 5 --contribute-by 2090-01-01T00:00:00Z"
+RUN = "run --data table.csv 'mean(age in 0..100)' --parties 4 --protocol {protocol} --out out --accept-wide"
+NEW = "study new --out new.toml 'mean(age in 0..100)' --colluding 0 --protocol {protocol}"
+IN_COMMITTEE = "study new --out new.toml 'mean(age in 0..100)' --committee 5 --contribute-by 2090-01-01T00:00:00Z"
 PLAN = "plan --parties 6 --protocol {protocol}"
 SITE = "study.toml --roster roster.toml --data table.csv --key ada.key --policy policy.toml --store my.store --ledger my.ledger"
 # A right line for each command, to which an option is added, or in which it takes the place of one.

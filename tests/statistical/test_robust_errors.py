@@ -221,9 +221,7 @@ def test_whoever_asks_in_words_gets_them_where_there_are_any(tmp_path: Path) -> 
     asked = ["correlation(age, bmi)", "linear-regression(bmi ~ age)", "linear-regression(bmi ~ age + ill)"]
     columns: dict[str, Any] = {"age": (20, 95), "bmi": (10, 60), "ill": bool}
     from_python = qm.Study(columns, asked, epsilon=1.0, delta=1e-6).terms.workload.statistics
-    options = ["--column", "age", "--bounds", "20", "95", "--column", "bmi", "--bounds", "10", "60", "--column", "ill"]
-    options += ["--boolean", *(part for one in asked for part in ("--statistic", one))]
-    main(["study", "new", *options, "--out", str(tmp_path / "study.toml")])
+    main(["study", "new", "age in 20..95", "bmi in 10..60", "ill in yes/no", *asked, "--out", str(tmp_path / "study.toml")])
     by_command = StudyTerms.load(tmp_path / "study.toml").workload.statistics
     for statistics in (from_python, by_command):
         assert [robust(one) for one in statistics] == [True, True, False]

@@ -22,7 +22,7 @@ WITH_ADDRESS = {
     "accept": ("--address",), "key new": ("--address",),
     "join": ("--listen",), "check": ("--listen",), "serve relay": ("--listen",),
 }  # fmt: skip
-COMMITTEE = "study new --column age --bounds 0 100 --committee 4 --out new.toml --contribute-by {}"
+COMMITTEE = "study new 'mean(age in 0..100)' --committee 4 --out new.toml --contribute-by {}"
 WITH_DATE = {
     "site approve": RIGHT["site approve"].replace("2090-01-01", "{}"),
     "study new --start-by": f"{LINES['study new']} --start-by {{}}",
@@ -44,8 +44,6 @@ TAKEN: dict[str, set[str]] = {
         "text", "empty", "blank", "json list", "table", "xlsx", "parquet", "sqlite", "log"},
 }  # fmt: skip
 # Where a command writes.
-# Of a column, and without a value.
-FLAGS = {"--whole", "--boolean"}
 WRITTEN = {"--out", "--receipt", "--report", "--table", "--store"}
 
 
@@ -132,7 +130,7 @@ class Drawer:
         if not own:
             return None
         name = self.random.choice(own).names[0]
-        if name in words or name in FLAGS:
+        if name in words:
             return None
         end = [name] if self.random.random() < 0.5 or "--json" not in named(command) else [name, "--json"]
         return Mistake("option without value", command, (*words, *end), (name,))

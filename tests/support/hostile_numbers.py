@@ -163,7 +163,7 @@ def put_back(before: dict[str, bytes]) -> None:
 
 
 # Options of several numbers, which have names of their own, and one that files call otherwise.
-PARTS = {"--budget": ("epsilon", "delta"), "--bounds": ("low", "high"), "--deadline-interval": ("deadlines interval",)}
+PARTS = {"--budget": ("epsilon", "delta"), "--deadline-interval": ("deadlines interval",)}
 
 
 def named_by(option: str, sentence: str) -> bool:

@@ -106,14 +106,14 @@ def site_in(folder: Path) -> Iterator[Site]:
         finished("mean(x)").save_receipt(Path("other.receipt.json"))
         for line in (
             "key new --key convener.key",
-            "study new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
+            "study new --out by-file.toml 'mean(age in 0..100)' --colluding 0 --protocol local-dp",
             "study invite by-file.toml --key convener.key --out by-file.invitation",
             "study invite study.toml --key convener.key --out other.invitation",
             "accept by-file.invitation --key south.key --name south --out south.entry",
             "accept by-file.invitation --key west.key --name west --out west.entry",
             f"study seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
             f"{CONTRIBUTE} --no-ledger --out south.contribution",
-            "study new --out vouched.toml --column age --bounds 0 100 --unit party --committee 4 "
+            "study new --out vouched.toml 'mean(age in 0..100)' --unit party --committee 4 "
             f"--contribute-by 2090-01-01T00:00:00Z --registrar {Identity.load(Path('ada.key')).public_key} --vouchers 3",
             "study invite vouched.toml --key convener.key --out vouched.invitation",
             "plan --parties 4 --protocol local-dp --out other.plan",

@@ -9,6 +9,7 @@ import importlib
 import itertools
 import json
 import pkgutil
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -129,7 +130,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-RUN = ["run", "--data", "t.csv", "--parties", str(PARTIES), "--column", "x", "--bounds", "0", "10", "--protocol", "local-dp"]
+RUN = ["run", "--data", "t.csv", "--parties", str(PARTIES), "mean(x in 0..10)", "--protocol", "local-dp"]
 
 
 def canned(texts: Sequence[str]) -> Callable[..., StudyRun]:
@@ -249,13 +250,13 @@ def test_combine(table: Path, every: int, monkeypatch: pytest.MonkeyPatch, capsy
     shared = "--data ages.csv --no-ledger --yes --policy policy.toml"
     for line in (
         "key new --key convener.key",
-        "study new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
+        "study new --out by-file.toml 'mean(age in 0..100)' --colluding 0 --protocol local-dp",
         "study invite by-file.toml --key convener.key --out by-file.invitation",
         *(f"accept by-file.invitation --key {name}.key --name {name} --out {name}.entry" for name in names),
         "study seal by-file.invitation south.entry west.entry --key convener.key --out by-file.sealed",
         *(f"send by-file.sealed --key {name}.key --out {name}.contribution {shared}" for name in names),
     ):
-        main(line.split())
+        main(shlex.split(line))
     numbers = itertools.count()
 
     def run() -> Path:

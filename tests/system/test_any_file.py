@@ -14,7 +14,7 @@ from support.site_files import CONTRIBUTE, JOIN, KINDS, SEALED, Site, attempt, r
 
 # One line a command that would work, or comes far; every file in it gives way to each kind of file.
 LINES = {
-    "run": "run --data ages.csv --column age --bounds 0 100 --parties 2 --protocol local-dp --out new",
+    "run": "run --data ages.csv 'mean(age in 0..100)' --parties 2 --protocol local-dp --out new",
     "plan": "plan --study study.toml --roster roster.toml --records 40",
     "simulate": "simulate other.plan --runs 2",
     "accept": "accept by-file.invitation --key east.key --name east --replaces south.key --out new.entry",
@@ -24,7 +24,7 @@ LINES = {
     "join": f"{JOIN} --no-ledger --plan other.plan --approval page.html",
     "send": f"{CONTRIBUTE} --no-ledger --out new.contribution",
     "verify words": f"verify words {SEALED} --key south.key",
-    "study new": "study new --column age --bounds 0 100 --out new.toml",
+    "study new": "study new 'mean(age in 0..100)' --out new.toml",
     "key new": "key new --key new.key",
     "study invite": "study invite study.toml --key convener.key --out new.invitation",
     "study seal": "study seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed",

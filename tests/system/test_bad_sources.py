@@ -190,9 +190,9 @@ def test_a_command_ends_with_2_and_one_sentence(
     cut = whole[kind][:40] if kind not in TEXTS else b""
     path = at(tmp_path, kind, cut)
     for source in (path.name, f"none.{FILES[kind]}"):
-        command = f"run --data {source} --column age --bounds 0 110 --statistic mean(age) --parties 3 --epsilon 1 --out none"
+        command = ["run", source, "mean(age in 0..110)", *["--parties", "3", "--epsilon", "1", "--out", "none"]]
         with pytest.raises(SystemExit) as ended:
-            main(command.split())
+            main(command)
         assert ended.value.code == 2
         captured = capsys.readouterr()
         assert not captured.out

@@ -71,7 +71,7 @@ def test_of_a_run(
     ended.save_report(tmp_path / "page.html")
     require_said(ended, sentence, excluded, words_of((tmp_path / "page.html").read_text()))
     pd.concat([frame(party).assign(site=party) for party in NAMES]).to_csv(tmp_path / "ages.csv", index=False)
-    given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "--column", "age", "--bounds", "20", "90"]
+    given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "mean(age in 20..90)"]
     given += ["--protocol", "packed-sharing", "--epsilon", "8", "--delta", "1e-6", "--colluding", "1"]
     given += [word for name, value in ({"lies": 0} | options).items() for word in ("--with", f"{name}={value}")]
     main(["run", *given, "--out", str(tmp_path / "out"), "--details"])
@@ -87,7 +87,7 @@ def test_of_a_committee(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     """Five members of whom one may collude: three sums determine the result, and from five one wrong one is corrected."""
     sentence = sentence_of(5, 3, 1)
     pd.concat([frame(party).assign(site=party) for party in NAMES]).to_csv(tmp_path / "ages.csv", index=False)
-    given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "--column", "age", "--bounds", "20", "90"]
+    given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "mean(age in 20..90)"]
     given += ["--epsilon", "8", "--delta", "1e-6", "--committee", "5"]
     main(["run", *given, "--out", str(tmp_path / "out"), "--details"])
     assert capsys.readouterr().out.replace("\n", " ").count(sentence) == 1

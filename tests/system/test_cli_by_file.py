@@ -54,7 +54,7 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
     site.mkdir(parents=True)
     monkeypatch.chdir(site)
     names = ["../../etc/x", ".C:\\north|2", "-rf *"]
-    told("quietmean study new --name ages --column age --bounds 0 100 --protocol local-dp --out study.toml", capsys)
+    told("quietmean study new --name ages 'mean(age in 0..100)' --protocol local-dp --out study.toml", capsys)
     told("quietmean key new --key 0.key", capsys)
     told("quietmean study invite study.toml --key 0.key --out study.invitation", capsys)
     for number, name in enumerate(names):

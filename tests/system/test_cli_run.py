@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_twenty_processes_two_of_them_killed(table: Path) -> None:
-    arguments = ["run", "--data", "data.csv", "--column", "age", "--bounds", "0", "100", "--parties", "20"]
+    arguments = ["run", "--data", "data.csv", "mean(age in 0..100)", "--parties", "20"]
     privacy = ["--epsilon", "1", "--delta", "1e-6", "--dropouts", "0.1", "--out", "out"]
     result = quietmean(*arguments, *privacy, folder=table)
     assert faults("result", result) == []
@@ -77,7 +77,7 @@ def test_a_committee_opens_what_others_hand_in(
     table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(table)
-    asked = ["--data", "data.csv", "--column", "age", "--bounds", "0", "100", "--epsilon", "2", "--committee", "5"]
+    asked = ["--data", "data.csv", "mean(age in 0..100)", "--epsilon", "2", "--committee", "5"]
     main(["run", *asked, "--parties", "10", "--dropouts", "0.2", "--out", "out", "--json"])
     result = json.loads(capsys.readouterr().out)
     assert faults("result", result) == []
@@ -119,7 +119,7 @@ def test_a_committee_opens_what_others_hand_in(
 @pytest.mark.parametrize("protocol", ["local-dp", "central-dp", pytest.param("gossip", marks=pytest.mark.slow)])
 def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> None:
     arguments = ["run", "--data", "data.csv", "--parties", "5", "--protocol", protocol, "--out", "out"]
-    columns = ["--column", "age", "--bounds", "0", "100", "--column", "bmi", "--bounds", "10", "60"]
+    columns = ["mean(age in 0..100)", "mean(bmi in 10..60)"]
     agreed = ["--no-privacy"] if protocol == "gossip" else []
     result = quietmean(*arguments, *columns, *agreed, folder=table)
     assert set(result["estimate"]) == {"age", "bmi"}

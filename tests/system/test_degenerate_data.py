@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.statistics.question_texts import question_texts
 from quietmean.statistics.tidy import terms_of
 from support.command_lines import fails
 from support.every_kind import COLUMNS, NAMES, all_statistics
@@ -72,15 +73,11 @@ def line(folder: Path, records: list[Record], epsilon: str) -> list[str]:
         writer = csv.DictWriter(file, [*NAMES, "site"])
         writer.writeheader()
         writer.writerows(records)
-    columns: list[str] = []
-    for column in COLUMNS:
-        values = ["--levels", *column.levels] if column.levels else ["--bounds", f"{column.low:g}", f"{column.high:g}"]
-        columns += ["--column", column.name, *(["--boolean"] if column.boolean else values)]
-    statistics = [word for one in all_statistics() for word in ("--statistic", one.text)]
+    asked = question_texts(COLUMNS, [one.text for one in all_statistics()])
     parties = ["--party-column", "site"] if len(records) > 1 else ["--parties", "3"]
     privacy = ["--epsilon", epsilon, "--delta", "1e-5", "--accept-wide", "--round-timeout", "60"]
     place = ["--data", str(folder / "t.csv"), "--out", str(folder / "out")]
-    return ["run", *place, *columns, *statistics, *parties, *privacy, "--json"]
+    return ["run", *place, *asked, *parties, *privacy, "--json"]
 
 
 def unexplained(statistic: dict[str, Any]) -> list[str]:

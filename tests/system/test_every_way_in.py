@@ -100,7 +100,7 @@ def test_every_name_has_a_study_file(name: str, tmp_path: Path, monkeypatch: pyt
     """Written by new, and taken by invite; where nothing is protected somebody has to say so."""
     monkeypatch.chdir(tmp_path)
     bare = " --no-privacy" if Cell(name, "join", "record").bare else ""
-    line = f"study new --column age --bounds 0 100 --protocol {name} --out"
+    line = f"study new 'mean(age in 0..100)' --protocol {name} --out"
     main(shlex.split(f"{line} ages.toml{bare}"))
     assert load_any(Path("ages.toml")).protocol == ("auto" if name == "auto" else get_protocol(name).name)
     with pytest.raises(SystemExit):

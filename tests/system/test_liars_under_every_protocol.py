@@ -219,7 +219,7 @@ def test_by_run_without_privacy(
     monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
     table = pd.concat([frame(party).assign(site=party) for party in PARTIES])
     table.to_csv(tmp_path / "ages.csv", index=False)
-    given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "--column", "age", "--bounds", "20", "90"]
+    given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "mean(age in 20..90)"]
     given += [f"--{option}={value}" for option, value in OPTIONS.get(name, {}).items()]
     given += ["--protocol", name, "--no-privacy", "--epsilon", "8", "--delta", "1e-6", "--out", str(tmp_path / "out"), "--json"]
     said, code = expected(name, head), 0

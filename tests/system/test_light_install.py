@@ -62,11 +62,7 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
     study = [
         "--data",
         "t.csv",
-        "--column",
-        "age",
-        "--bounds",
-        "0",
-        "100",
+        "mean(age in 0..100)",
         "--parties",
         "4",
         "--protocol",

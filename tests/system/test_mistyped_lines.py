@@ -52,7 +52,7 @@ def a_letter_is_missing(words: Words, chance: random.Random) -> tuple[Words, str
 def an_option_of_another_command(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     """Or of none, with a value."""
     own = {name for each in app_of(asked(words)).assemble_argument_collection(parse_docstring=False) for name in each.names}
-    others = [name for name in ("--statistic", "--minimum", "--folder", "--patients", "--verbose", "--ouput") if name not in own]
+    others = [name for name in ("--minimum", "--folder", "--patients", "--verbose", "--ouput") if name not in own]
     foreign = chance.choice(others)
     return [*words, foreign, "3"], foreign
 

@@ -115,7 +115,7 @@ def test_the_commands_of_the_page(
     relay, health, accept, *_, check, join = commands(PAGE)
     with proxy_to(port) as (proxy, way), contextlib.ExitStack() as stack:
         sites = Sites(tmp_path, port, authority, way, monkeypatch)
-        new = "quietmean study new --name ages --column age --bounds 0 100 --colluding 1 --protocol local-dp --out study.toml"
+        new = "quietmean study new --name ages 'mean(age in 0..100)' --colluding 1 --protocol local-dp --out study.toml"
         for line in (new, "quietmean key new --key north.key --name north --address relay:relay.example:443"):
             sites.here("north", line)
         sites.here("north", "quietmean study invite study.toml --key north.key --out study.invitation")

@@ -102,7 +102,7 @@ def consortium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Path("v.csv").write_text("age\n" + "\n".join(str(20 + row % 71) for row in range(400)))
         scores = (f"{site},{50 + site + row % 20}" for site in range(8) for row in range(40))
         Path("scores.csv").write_text("site,score\n" + "\n".join(scores))
-        main(shlex.split("study new --name ages --column age --bounds 0 110 --colluding 1 --protocol cordp-dme --out study.toml"))
+        main(shlex.split("study new --name ages 'age in 0..110' --colluding 1 --protocol cordp-dme --out study.toml"))
         study = Path("study.toml").read_text()
         Path("study.toml").write_text(study.replace("[study]\n", "[study]\nrecords = 200\n"))
         main(shlex.split("key new --key north.key"))
@@ -116,9 +116,7 @@ def consortium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 f"study seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key north.key --out study.sealed"
             )
         )
-        table = (
-            "--column age --bounds 0 110 --column cuff --bounds 60 220 --statistic 'mean(age)' --statistic 'table-1(age, cuff)'"
-        )
+        table = "'age in 0..110' 'cuff in 60..220' 'mean(age)' 'table-1(age, cuff)'"
         main(shlex.split(f"run --data visits.csv {table} --parties 4 --protocol local-dp --epsilon 8 --accept-wide --out made"))
         for name in ("receipt.json", "study-north.receipt.json"):
             shutil.copy("made/receipt.json", name)

@@ -25,10 +25,10 @@ SECTIONS = {
     "site contract, and the terms before the yes": "site contract",
 }
 MADE = """
-run --data v.csv --column age --bounds 0 110 --parties 5 --epsilon 4 --protocol packed-sharing --out made --json
+run --data v.csv 'mean(age in 0..110)' --parties 5 --epsilon 4 --protocol packed-sharing --out made --json
 verify receipt made/receipt.json --json
 plan --parties 6 --epsilon 1 --protocol cordp-dme --json
-study new --name ages --column age --bounds 0 110 --colluding 1 --protocol cordp-dme --out study.toml
+study new --name ages 'mean(age in 0..110)' --colluding 1 --protocol cordp-dme --out study.toml
 key new --key north.key --name north
 study invite study.toml --key north.key --out study.invitation
 accept study.invitation --key north.key --name north --address north.example:7001 --out north.entry

@@ -161,7 +161,7 @@ def test_what_a_contribution_says_that_it_costs_is_what_its_result_says(
         main(shlex.split(line))
         return capsys.readouterr().out
 
-    asked = f"--column age --bounds 0 100 --colluding 1 --dropouts 0.25 --epsilon 0.7 --protocol {protocol}"
+    asked = f"'mean(age in 0..100)' --colluding 1 --dropouts 0.25 --epsilon 0.7 --protocol {protocol}"
     told(f"study new --name ages {asked} --out study.toml")
     for name in names:
         told(f"key new --key {name}.key --name {name}")

@@ -35,8 +35,8 @@ def test_whole_years_of_follow_up(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     times, events = rng.integers(1, 11, 600), rng.random(600) < 0.6
     write(tmp_path / "y.csv", "years,event", *(f"{a},{int(b)}" for a, b in zip(times, events, strict=True)))
-    columns = ["--column", "years", "--bounds", "0", "10", "--whole", "--column", "event", "--boolean"]
-    asked = ["--statistic", "survival(years, event, bins=10)", "--epsilon", "8"]
+    columns = ["years in 0..10 [whole]", "event in yes/no"]
+    asked = ["survival(years, event, bins=10)", "--epsilon", "8"]
     (survival,) = run(tmp_path, "--data", "y.csv", "--parties", "6", *columns, *asked)["statistics"]
     right = KaplanMeierFitter().fit(times, events).survival_function_at_times(range(1, 11)).to_list()
     values, errors = survival["estimate"]["all"], survival["standard_error"]["all"]
@@ -52,9 +52,7 @@ def test_thirty_per_cent_of_cells_are_empty(tmp_path: Path) -> None:
     age, gone = rng.normal(72, 8, 900).clip(30, 105).round(1), rng.random(900) < 0.3
     cells = zip(age, gone, strict=True)
     write(tmp_path / "m.csv", "site,age", *(f"s{place % 6 + 1},{'' if m else a}" for place, (a, m) in enumerate(cells)))
-    result = run(
-        tmp_path, "--data", "m.csv", "--party-column", "site", "--column", "age", "--bounds", "0", "110", "--epsilon", "4"
-    )
+    result = run(tmp_path, "--data", "m.csv", "--party-column", "site", "age in 0..110", "--epsilon", "4")
     (mean,) = result["statistics"]
     assert abs(mean["estimate"] - age[~gone].mean()) < 6 * mean["standard_error"]
     low, high = mean["interval_population"]
@@ -69,8 +67,8 @@ def test_a_declared_level_that_nobody_has(tmp_path: Path) -> None:
         group, age = int(rng.integers(2)), rng.normal(50, 10)
         rows.append(f"s{place % 6},{'ab'[group]},{age:.2f},{0.1 * age + 2 * group + rng.normal():.3f}")
     write(tmp_path / "p.csv", "site,grp,age,y", *rows)
-    columns = ["--column", "y", "--bounds", "-5", "20", "--column", "age", "--bounds", "20", "90"]
-    asked = ["--column", "grp", "--levels", "a", "b", "c", "--statistic", "linear-regression(y ~ age + grp)", "--epsilon", "8"]
+    columns = ["y in -5..20", "age in 20..90"]
+    asked = ["grp in {a, b, c}", "linear-regression(y ~ age + grp)", "--epsilon", "8"]
     (regression,) = run(tmp_path, "--data", "p.csv", "--party-column", "site", *columns, *asked)["statistics"]
     assert regression["estimate"]["grp[c]"] is None
     for term, right in (("age", 0.1), ("grp[b]", 2.0)):
@@ -82,8 +80,8 @@ def test_a_declared_level_that_nobody_has(tmp_path: Path) -> None:
 def test_noise_that_hides_every_estimate_ends_well(tmp_path: Path) -> None:
     write(tmp_path / "v.csv", "x", *(f"{50 + 0.01 * (place % 2)}" for place in range(120)))
     for _ in range(3):
-        asked = ["--statistic", "variance(x)", "--epsilon", "0.2", "--accept-wide"]
-        run(tmp_path, "--data", "v.csv", "--parties", "4", "--column", "x", "--bounds", "0", "100", *asked)
+        asked = ["variance(x)", "--epsilon", "0.2", "--accept-wide"]
+        run(tmp_path, "--data", "v.csv", "--parties", "4", "x in 0..100", *asked)
 
 
 @pytest.mark.slow
@@ -103,11 +101,7 @@ def test_a_database_with_a_log_on_a_read_only_volume(tmp_path: Path) -> None:
     arguments = [
         "--data",
         str(volume / "v.sqlite"),
-        "--column",
-        "age",
-        "--bounds",
-        "0",
-        "110",
+        "age in 0..110",
         "--parties",
         "2",
         "--epsilon",

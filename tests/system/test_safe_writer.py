@@ -43,10 +43,10 @@ site audit --policy; run DATA; result FILE; result SUMS; site clean FOLDER; site
 """
 # The command with PLACE where its output goes.
 WRITTEN = {
-    "run --out": "run --data ages.csv --column age --bounds 0 100 --parties 2 --protocol local-dp --out PLACE",
+    "run --out": "run --data ages.csv 'mean(age in 0..100)' --parties 2 --protocol local-dp --out PLACE",
     "demo --out": "demo --out PLACE",
     "key new --key": "key new --key PLACE",
-    "study new --out": "study new --column age --bounds 0 100 --out PLACE",
+    "study new --out": "study new 'mean(age in 0..100)' --out PLACE",
     "study invite --out": "study invite study.toml --key convener.key --out PLACE",
     "accept --out": "accept by-file.invitation --key south.key --name south --out PLACE",
     "study seal --out": "study seal by-file.invitation south.entry west.entry --key convener.key --out PLACE",

@@ -13,9 +13,8 @@ import pytest
 pytest.importorskip("statsmodels")
 
 COLUMNS = [
-    *("--column", "visits", "--bounds", "0", "80", "--column", "coinsurance", "--bounds", "0", "5"),
-    *("--column", "diseases", "--bounds", "0", "60", "--column", "deductible", "--boolean", "--column", "limited", "--boolean"),
-    *("--column", "health", "--levels", "excellent", "good", "fair", "poor"),
+    *("visits in 0..80", "coinsurance in 0..5", "diseases in 0..60"),
+    *("deductible in yes/no", "limited in yes/no", "health in {excellent, good, fair, poor}"),
 ]
 STATISTICS = [
     "mean(visits)",
@@ -43,8 +42,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(table: Path, folder: str, *more: str) -> dict[str, Any]:
-    asked = [word for text in STATISTICS for word in ("--statistic", text)]
-    arguments = ["run", "--data", str(table), "--party-column", "site", *COLUMNS, *asked, "--epsilon", "5", "--json", *more]
+    arguments = ["run", "--data", str(table), "--party-column", "site", *COLUMNS, *STATISTICS, "--epsilon", "5", "--json", *more]
     command = [sys.executable, "-m", "quietmean.cli.main", *arguments, "--out", folder]
     done = subprocess.run(command, cwd=table.parent, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr

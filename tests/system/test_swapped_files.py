@@ -66,7 +66,7 @@ def said(line: str) -> str:
 
 def study(name: str, high: int) -> dict[str, str]:
     """All files of a study of two parties by file."""
-    said(f"study new --out {name}.toml --name {name} --column age --bounds 0 {high} --colluding 0 --protocol local-dp")
+    said(f"study new --out {name}.toml --name {name} 'mean(age in 0..{high})' --colluding 0 --protocol local-dp")
     said(f"key new --key {name}-convener.key")
     said(f"study invite {name}.toml --key {name}-convener.key --out {name}.invitation")
     for port, party in enumerate(("south", "west"), 7001):

@@ -26,7 +26,7 @@ def quietmean(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.parametrize("protocol", ["gossip", pytest.param("secret-sharing", marks=pytest.mark.slow)])
 def test_run_certify_and_report(tmp_path: Path, protocol: str) -> None:
     (tmp_path / "v.csv").write_text("age\n" + "\n".join(str(20 + place % 50) for place in range(60)))
-    asked = ["run", "--data", "v.csv", "--column", "age", "--bounds", "20", "90", "--parties", "3", "--protocol", protocol]
+    asked = ["run", "--data", "v.csv", "mean(age in 20..90)", "--parties", "3", "--protocol", protocol]
     refused = quietmean(tmp_path, *asked, "--out", "none")
     assert refused.returncode == 2
     assert SAYS[protocol] in refused.stderr

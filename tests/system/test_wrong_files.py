@@ -75,7 +75,7 @@ COMMANDS: dict[str, tuple[FileKind, ...]] = {
     "study invite study.toml --key {}": (FileKind.KEY, FileKind.VOUCHER),
     "site contract study.toml --roster roster.toml --key ada.key --policy {}": (FileKind.POLICY,),
     "site data {} study.toml": TABLES,
-    "run --data {} --column age --bounds 0 100 --parties 4": TABLES,
+    "run --data {} 'mean(age in 0..100)' --parties 4": TABLES,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from support.command_lines import fails
 from support.mistakes import EXECUTION, write_files
 
 TABLE = "clinic,age,weight,name\n" + "".join(f"c{row % 3},{20 + row},{60 + row}.5,x\n" for row in range(12))
-RUN = ["run", "--column", "age", "--bounds", "0", "100", "--parties", "4"]
+RUN = ["run", "mean(age in 0..100)", "--parties", "4"]
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_a_key_behind_a_passphrase(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setenv("QUIETMEAN_PASSPHRASE_FILE", "secret")
     main(["key", "new", "--key", "a.key", "--passphrase"])
     assert b"ENCRYPTED" in Path("a.key").read_bytes()
-    main(["study", "new", "--column", "age", "--bounds", "0", "100"])
+    main(["study", "new", "mean(age in 0..100)"])
     main(["study", "invite", "study.toml", "--key", "a.key"])
     Path("secret").write_text("wrong\n")
     assert "cannot be opened with this passphrase" in fails(["study", "invite", "study.toml", "--key", "a.key"], capsys)
@@ -198,7 +198,7 @@ class Terminal(io.StringIO):
 
 
 def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "at least one --column" in fails(["study", "new"], capsys)
+    assert "nothing is asked" in fails(["study", "new"], capsys)
     answers = ["ages", "age", "numbers", "zero", "0", "100", "sex", "levels", "f, m", "smoker", "yes-no", "", "0.5", ""]
     monkeypatch.setattr("sys.stdin", Terminal("\n".join(answers) + "\n"))
     main(["study", "new", "--out", "asked.toml"])
@@ -213,9 +213,9 @@ def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_a_new_study_declares_columns_like_run_and_leaves_the_protocol_open(capsys: pytest.CaptureFixture[str]) -> None:
-    numbers = ["--column", "age", "--bounds", "0", "100", "--missing-codes", "-9", "unknown"]
-    dates = ["--column", "admitted", "--dates", "2020-01-01", "2020-12-31"]
-    main(["study", "new", *numbers, *dates, "--column", "old", "--from", "age >= 65", "--out", "study.toml"])
+    numbers = ["mean(age in 0..100 [missing_codes=-9 unknown])"]
+    dates = ["mean(admitted in 2020-01-01..2020-12-31)"]
+    main(["study", "new", *numbers, *dates, "old = age >= 65", "--out", "study.toml"])
     study = StudyTerms.load(Path("study.toml"))
     assert [column.name for column in study.columns] == ["age", "admitted", "old"]
     assert study.columns[0].missing_codes == ("-9", "unknown")

@@ -249,7 +249,7 @@ def run(*line: str) -> int:
 
 def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    column = ("--column", "pay", "--bounds", "0", "200000")
+    ask = "mean(pay in 0..200000)"
     committee = (
         "--committee",
         "9",
@@ -262,14 +262,28 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         "--with",
         "largest-weight=2",
     )
-    assert run("study", "new", *column, *committee, "--with", "committee-size=gone", "--grace", "5", "--out", "study.toml") == 0
+    assert (
+        run(
+            "study",
+            "new",
+            ask,
+            *committee,
+            "--with",
+            "committee-size=gone",
+            "--grace",
+            "5",
+            "--out",
+            "study.toml",
+        )
+        == 0
+    )
     terms = StudyTerms.load(tmp_path / "study.toml").committee
     assert terms is not None
     # As many gone as may collude, where nobody says it.
     assert terms.committee == Committee(9, 2, 2, minimum=3, largest_weight=2.0)
     assert terms.lists_at == terms.contribute_by.timestamp() + 5.0
     assert (
-        run("study", "new", *column, "--committee", "5", "--contribute-by", BY, "--with", "verified=yes", "--out", "checked.toml")
+        run("study", "new", ask, "--committee", "5", "--contribute-by", BY, "--with", "verified=yes", "--out", "checked.toml")
         == 0
     )
     checked = StudyTerms.load(tmp_path / "checked.toml").committee
@@ -283,7 +297,7 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         (("--committee", "5"), "Give --contribute-by"),
         (("--committee", "5", "--contribute-by", "tomorrow"), "a time with its offset"),
     ):
-        assert run("study", "new", *column, *line, "--out", "other.toml") == 2
+        assert run("study", "new", ask, *line, "--out", "other.toml") == 2
         assert reason in capsys.readouterr().err
         assert not (tmp_path / "other.toml").exists()
 

@@ -317,7 +317,7 @@ def test_no_command_shows_a_password(
     study.write_text('[study]\nname = "s"\n[[column]]\nname = "age"\nlow = 0\nhigh = 110\n')
     secret = address(SECRET)
     arguments = {
-        "run": ["--data", secret, "--parties", "2", "--column", "age", "--bounds", "0", "110", "--accept-wide"],
+        "run": ["--data", secret, "--parties", "2", "mean(age in 0..110)", "--accept-wide"],
         "site data": [secret, str(study)],
     }.get(command, [str(study), "--data", secret])
     with pytest.raises(SystemExit) as stop:

@@ -100,11 +100,12 @@ def test_a_study_of_all_of_it_reads_a_raw_export(dictionary: Path, capsys: pytes
 
 def test_only_what_was_asked_for_and_other_columns_beside(dictionary: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written, told = run(
-        capsys, "--column", "age", "--column", "height", "--bounds", "50", "250", "--column", "old", "--from", "age >= 80",
-        "--statistic", "mean(age)",
+        capsys, "mean(age)", "height in 50..250", "old = age >= 80",
     )  # fmt: skip
     assert written == {"study": "study.toml"}
-    assert "field 'height' of dictionary.csv is not a column as it is, it has no bounds. Declare it here" in told
+    assert (
+        "field 'height' of dictionary.csv is not a column as it is, it has no bounds. Its domain belongs in the question" in told
+    )
     columns = StudyTerms.load(Path("study.toml")).workload.columns
     assert columns.names == ("age", "height", "old")
 

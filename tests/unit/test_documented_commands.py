@@ -12,7 +12,6 @@ from cyclopts import CycloptsError
 
 from quietmean.cli.common import Common, command_of
 from quietmean.cli.main import app_of, make_app
-from quietmean.cli.study_options import attach
 from quietmean.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +60,7 @@ def test_what_a_page_shows_can_be_typed(page: Path) -> None:
             continue
         tokens = words(line)
         try:
-            make_app(tokens[0]).parse_args(attach(tokens), exit_on_error=False, print_error=False)
+            make_app(tokens[0]).parse_args(tokens, exit_on_error=False, print_error=False)
         except CycloptsError as error:
             wrong.append(f"{line}: {error}")
     assert wrong == []
@@ -98,10 +97,14 @@ def test_there_are_commands_to_look_at() -> None:
 
 
 def test_a_command_that_is_not_there_is_found() -> None:
-    for line in ("quietmean runn --data x.csv", "quietmean plan --partys 3", "quietmean run --parties many --data x --column y"):
+    for line in (
+        "quietmean runn --data x.csv",
+        "quietmean plan --partys 3",
+        "quietmean run --parties many --data x 'mean(y in 0..1)'",
+    ):
         tokens = words(line)
         with pytest.raises((CycloptsError, InputError)):
-            make_app(tokens[0]).parse_args(attach(tokens), exit_on_error=False, print_error=False)
+            make_app(tokens[0]).parse_args(tokens, exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

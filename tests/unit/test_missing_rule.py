@@ -11,7 +11,6 @@ import pytest
 
 import quietmean as qm
 from quietmean.cli.main import main
-from quietmean.cli.study_options import ColumnOptions, declared
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
@@ -108,13 +107,12 @@ def test_a_column_that_is_written_is_read_back(rule: str) -> None:
 
 
 def test_whoever_makes_a_study_makes_one_that_leaves_missing_cells_out(tmp_path: Path) -> None:
-    """Bounds, dates, transforms; a tuple and a column from Python; a command with options."""
-    options = ColumnOptions(bounds=[(20.0, 95.0)], dates=["day\x1f2020-01-01\x1f2021-01-01"], made_from=["log\x1flog(age)"])
-    by_options = declared(["age", "day", "log"], options)
+    """Bounds, dates, transforms; a tuple and a column from Python; a command with a question."""
+    asked = StudyTerms.parse({"ask": ["age in 20..95", "day in 2020-01-01..2021-01-01", "log = log(age)"]})
     from_python = qm.Study({"age": (20, 95), "bmi": Column(name="bmi", low=10, high=60)}, epsilon=1.0, delta=1e-6)
-    main(["study", "new", "--column", "age", "--bounds", "20", "95", "--out", str(tmp_path / "study.toml")])
+    main(["study", "new", "mean(age in 20..95)", "--out", str(tmp_path / "study.toml")])
     by_command = StudyTerms.load(tmp_path / "study.toml")
-    columns = [*StudyTerms.parse({"column": by_options}).columns, *from_python.terms.columns, *by_command.columns]
+    columns = [*asked.columns, *from_python.terms.columns, *by_command.columns]
     assert [column.missing for column in columns] == ["indicator"] * 6
     assert 'missing = "indicator"' in (tmp_path / "study.toml").read_text()
 

@@ -119,7 +119,7 @@ def test_a_command_that_people_look_for_leads_to_ours(word: str, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    "line", ["run --data d.csv --column age --bounds -inf inf", "run --data d.csv --column t --bounds -5 -1 --levels -a"]
+    "line", ["run --data d.csv 'mean(age in -inf..inf)'", "run --data d.csv 'mean(t in -5..-1)' 'proportion(s in {-a, -b})'"]
 )
 def test_a_value_that_begins_with_a_hyphen_is_a_value(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is not an option" not in said(line, capsys)[2]
@@ -160,3 +160,11 @@ def test_an_option_of_a_protocol_is_what_the_protocol_declares(capsys: pytest.Ca
         code, out, _ = said(f"{line} --with {wrong}", capsys)
         assert code == 2
         assert words in out
+
+
+def test_the_program_has_at_most_140_different_options() -> None:
+    names = {name for command in COMMANDS for name in options_of(command)}
+    assert 100 < len(names) <= 140, len(names)
+    # What a column has is said in a question.
+    of_columns = "column bounds levels boolean dates from missing missing-codes scale whole edges statistic"
+    assert not {f"--{name}" for name in of_columns.split()} & names

@@ -201,7 +201,7 @@ def test_what_is_declared_stands_in_receipt_and_pages(
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "c.csv"
     path.write_text("crp\n" + "".join(f"{n}\n" for n in range(400)))
-    line = ["--column", "z", "--bounds", "-3", "3", "--parties", "3", "--protocol", "local-dp", "--epsilon", "4", "--out", "out"]
+    line = ["mean(z in -3..3)", "--parties", "3", "--protocol", "local-dp", "--epsilon", "4", "--out", "out"]
     fails(["run", "--data", over(path, STANDARDIZED), *line], capsys, "a window")
     main(["run", "--data", over(path, STANDARDIZED, ",query_mixes_rows=true"), *line, "--json"])
     document = json.loads(capsys.readouterr().out)

@@ -30,7 +30,7 @@ STUDY: dict[str, Any] = {"name": "ages", "epsilon": 1.0, "delta": 1e-6, "colludi
 COLUMN: dict[str, Any] = {"name": "age", "low": 0, "high": 100}
 NATS: dict[str, Any] = {"epsilon": None, "unit": "party", "nats": 0.6, "protocol": "adqsp"}
 JOIN = ("--roster", "roster.toml", "--key", "ada.key", "--data", "ada.csv", "--ledger", "ada.ledger", "--yes")
-RUN = ("--data", "ada.csv", "--column", "age", "--bounds", "0", "100", "--parties", "3", "--out", "made")
+RUN = ("--data", "ada.csv", "mean(age in 0..100)", "--parties", "3", "--out", "made")
 # What the site was asked is not what it paid.
 LOG = "audit.jsonl"
 Change = Callable[[], object]
@@ -190,7 +190,7 @@ RAN: dict[str, tuple[str, ...]] = {
     "iterations of shares": ("--protocol", "secret-sharing", "--with", "iterations=2", "--no-privacy"),
     "colluding": ("--colluding", "3"),
     "data": ("--data", "none.csv"),
-    "column": ("--column", "weight"),
+    "column": ("mean(weight)",),
 }
 
 

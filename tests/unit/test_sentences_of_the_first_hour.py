@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from quietmean.node.phase import Phase
 from support.command_lines import fails
 from support.meeting import meet
 
-NEW = ["study", "new", "--name", "ages", "--column", "age", "--bounds", "0", "100", "--minimum", "2", "--out"]
+NEW = ["study", "new", "--name", "ages", "mean(age in 0..100)", "--minimum", "2", "--out"]
 
 
 def test_no_sentence_says_that_a_number_was_not_chosen() -> None:
@@ -113,8 +114,8 @@ def test_a_machine_whose_processes_cannot_reach_each_other_says_so_at_once(
     monkeypatch.setattr("quietmean.node.local.socket.create_connection", unreachable)
     table = tmp_path / "ages.csv"
     table.write_text("age\n40\n50\n60\n")
-    line = f"run --data {table} --column age --bounds 0 110 --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
-    said = fails([*line.split(), "--out", str(tmp_path / "out")], capsys)
+    line = f"run --data {table} 'mean(age in 0..110)' --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
+    said = fails([*shlex.split(line), "--out", str(tmp_path / "out")], capsys)
     assert "127.0.0.1, which is unreachable (Network is unreachable). Bring the loopback interface up" in said
 
 

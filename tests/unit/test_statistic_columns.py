@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.cli.study_options import ColumnOptions, attach, declared
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.question_texts import question_texts
 from quietmean.statistics.transforms import Transform
 from quietmean.studies import StudyTerms
 from quietmean.studies.data import read_columns
@@ -90,27 +90,12 @@ def test_the_study_file_says_what_was_declared() -> None:
     assert [one.text for one in study.workload.statistics][-3:] == ["mean(stay)", "proportion(obese)", "mean(square)"]
 
 
-def test_the_command_line_says_the_same() -> None:
-    line = (
-        "run --column crp --bounds 0.1 500 --missing-codes -9 --column admission --dates 2020-01-01 2020-12-31 "
-        "--column logcrp --from log(crp)"
-    )
-    attached = attach(line.split())
-    values = {flag: attached[attached.index(flag) + 1] for flag in ("--missing-codes", "--dates", "--from")}
-    found = declared(
-        ["crp", "admission", "logcrp"],
-        ColumnOptions(
-            bounds=[(0.1, 500.0)],
-            dates=[values["--dates"]],
-            made_from=[values["--from"]],
-            missing_codes=[values["--missing-codes"]],
-            missing="centre",
-        ),
-    )
-    assert (
-        StudyTerms.parse({"column": found}).context()
-        == StudyTerms.parse({"column": [COLUMNS[0], COLUMNS[1], COLUMNS[5]]}).context()
-    )
+def test_questions_say_the_same() -> None:
+    study = StudyTerms.parse({"column": COLUMNS})
+    texts = question_texts(study.columns, ())
+    assert texts[0] == "crp in 0.1..500 [missing_codes=-9, missing=centre]"
+    assert texts[-2:] == ["obese = bmi >= 30", "square = bmi^2 / 100"]
+    assert StudyTerms.parse({"ask": texts}).context() == study.context()
 
 
 @refused_rows("what_is_wrong_gets_one_sentence")

@@ -90,7 +90,7 @@ def test_new_proposes_one_for_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], proposes: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    main(["study", "new", "--column", "age", "--bounds", "0", "100", *more])
+    main(["study", "new", "mean(age in 0..100)", *more])
     said = " ".join(capsys.readouterr().out.split())
     assert ("a committee opens one file of each" in said) is proposes
     if more[-1:] != ["gopa"]:
@@ -104,7 +104,7 @@ def test_new_proposes_none_for_messages_through_a_folder(
 ) -> None:
     """There each party meets the others several times: it does not hand in one file."""
     monkeypatch.chdir(tmp_path)
-    main(["study", "new", "--column", "age", "--bounds", "0", "100", "--protocol", "local-dp", "--transport", "folder"])
+    main(["study", "new", "mean(age in 0..100)", "--protocol", "local-dp", "--transport", "folder"])
     assert "committee" not in capsys.readouterr().out
 
 

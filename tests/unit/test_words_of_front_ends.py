@@ -15,7 +15,7 @@ import pytest
 import quietmean as qm
 from quietmean.cli.main import COMMANDS, main, make_app
 from quietmean.cli.mistakes import _arguments
-from quietmean.core.errors import InputError, QuietmeanError, as_option, named
+from quietmean.core.errors import OF_COLUMNS, InputError, QuietmeanError, as_option, named
 from quietmean.core.keywords import as_argument, as_keyword
 from quietmean.learning import StandardScaler
 from quietmean.statistics import Column, Columns
@@ -85,7 +85,8 @@ def test_no_error_outside_of_the_command_line_has_an_option_in_its_text() -> Non
 
 def test_every_field_that_an_error_names_is_an_option() -> None:
     assert len(named_fields()) >= 25
-    assert set(named_fields()) <= options()
+    assert set(named_fields()) - set(OF_COLUMNS) <= options()
+    assert set(named_fields()) >= set(OF_COLUMNS)
 
 
 @pytest.mark.parametrize("field", sorted(named_fields()))
@@ -93,14 +94,15 @@ def test_a_field_is_called_by_each_front_ends_name(field: str) -> None:
     for count in named_fields()[field]:
         values = ["LOW", "HIGH"][:count]
         error = InputError(f"give {named(field, *values, file='this')}, or not")
-        assert str(error) == f"give {' '.join([f'--{field}', *values])} (in a study file this), or not"
+        said = OF_COLUMNS.get(field, " ".join([f"--{field}", *values]))
+        assert str(error) == f"give {said} (in a study file this), or not"
         assert error.fields == (field,)
         in_r = as_argument(field, values, "this")
         assert "--" not in in_r
         assert "-" not in in_r
         keyword = as_keyword((field.replace("-", "_"),), field, values, "this")
         assert "-" not in keyword
-        assert as_option(field, values, "") == " ".join([f"--{field}", *values])
+        assert as_option(field, values, "") == said
 
 
 FRAME = pd.DataFrame({"age": [30.0, 40.0] * 20})
@@ -166,11 +168,11 @@ def test_r_is_told_in_words_of_r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(QuietmeanError, "words", QuietmeanError.words)
     monkeypatch.setenv("QUIETMEAN_CALLER", "r")
     (tmp_path / "d.csv").write_text("age\n" + "41\n" * 40)
-    for more, words in (
-        ("--bounds 110 0", "Give NAME in LOW..HIGH"),
-        ("--bounds 0 110", "Give either parties = N or party_column = NAME"),
+    for bounds, words in (
+        ("5..5", "Give NAME in LOW..HIGH"),
+        ("0..110", "Give either parties = N or party_column = NAME"),
     ):
-        raised(SystemExit, "", main, ["run", "--data", "d.csv", "--column", "age", *more.split(), "--json"])
+        raised(SystemExit, "", main, ["run", "d.csv", f"mean(age in {bounds})", "--json"])
         printed = capsys.readouterr()
         assert words in printed.out
         assert "--" not in printed.out

@@ -39,7 +39,7 @@ table("wages.csv", "pay", [str(draw.randint(20_000, 90_000)) for _ in range(360)
 END
 """
 STUDY = f"""{TABLES}
-quietmean study new --name ages --column age --bounds 0 110 --colluding 1 --protocol cordp-dme --out study.toml
+quietmean study new --name ages 'age in 0..110' --colluding 1 --protocol cordp-dme --out study.toml
 quietmean key new --key north.key
 quietmean study invite study.toml --key north.key --out study.invitation
 for site in north south east; do
@@ -48,8 +48,8 @@ done
 quietmean study seal study.invitation north.entry south.entry east.entry --key north.key --out study.sealed
 """
 RECEIPTS = f"""{TABLES}
-quietmean run --data visits.csv --column age --bounds 0 110 --column cuff --bounds 60 220 --statistic "mean(age)" \
-  --statistic "table-1(age, cuff)" --parties 20 --protocol local-dp --epsilon 8 --accept-wide --out made
+quietmean run --data visits.csv 'age in 0..110' 'cuff in 60..220' "mean(age)" \
+  "table-1(age, cuff)" --parties 20 --protocol local-dp --epsilon 8 --accept-wide --out made
 cp made/receipt.json receipt.json
 cp made/receipt.json study-north.receipt.json
 """

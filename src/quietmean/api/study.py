@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from quietmean.api import rooms
 from quietmean.api.progress import progress_line, what_goes_on
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError, named
+from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call, warn_caller
 from quietmean.core.output import Output
 from quietmean.protocols.committee import Committee
@@ -88,7 +88,7 @@ class Study:
         if not {"epsilon", "nats"} & given.keys():
             raise InputError("the study has no budget. Give epsilon, or with protocol adqsp nats.")
         if not columns:
-            raise InputError(f"no column is named. Give at least one in {named('column')}.")
+            raise InputError("no column is named. Give at least one in columns.")
         declared = columns if isinstance(columns, Mapping) else {}
         questions = [columns] if isinstance(columns, str) else [] if isinstance(columns, Mapping) else list(columns)
         ask = [*questions, *(asked if isinstance(asked, str) else asked.describe() for asked in statistics)]

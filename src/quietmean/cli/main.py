@@ -27,7 +27,6 @@ import quietmean
 from quietmean.cli.common import FIRST_OPTIONS, GROUPS, Common, StrayValue, command_of, epilogue
 from quietmean.cli.console import fail, out, output_options, warn
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of, sentence_of_stray
-from quietmean.cli.study_options import attach
 from quietmean.core.errors import InputError, QuietmeanError, StorageError
 from quietmean.core.keywords import as_argument, called_by_command
 from quietmean.core.logs import hide_error_texts
@@ -364,7 +363,7 @@ def _run(tokens: list[str]) -> None:
             app = make_app(command, every=False)
         refuse_pasted(app, tokens)
         refuse_fractions(app, tokens)
-        app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+        app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
         fail(sentence_of(error, app, command, tokens), 2)

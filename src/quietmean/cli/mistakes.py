@@ -26,7 +26,6 @@ from cyclopts import (
 
 from quietmean.cli.common import EXAMPLES, GROUPS, StrayValue, command_of
 from quietmean.cli.options import with_option
-from quietmean.cli.study_options import ABOUT, attach
 from quietmean.core.errors import InputError
 
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\.\d+)")
@@ -46,7 +45,11 @@ _FORMER = {
     "-v": "quietmean --version shows the version, and --log-file FILE keeps what happens",
     "--verbose": "--log-file FILE keeps what happens",
     "--clip": "values outside their bounds are always clamped, leave it out",
-    "--missing": 'what a missing value counts as is in the study file, missing = "centre" or "indicator" of a [[column]]',
+    **dict.fromkeys(
+        ("--column", "--bounds", "--levels", "--boolean", "--dates", "--statistic"),
+        'write a question, such as "mean(age in 0..110)" or "proportion(sex in {f, m})"',
+    ),
+    "--missing": 'what a missing value counts as is in the question, such as "mean(age in 0..110 [missing=centre])"',
 }
 
 
@@ -217,7 +220,7 @@ def _kinds(hint: Any) -> set[Any]:
 def _misspelt(app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
     """The first option in the line that the command does not have: whatever else is wrong may follow from it."""
     names = [name for argument in _arguments(app, tokens) for name in argument.names]
-    options = [token.partition("=")[0] for token in attach(tokens) if _OPTION.fullmatch(token.partition("=")[0])]
+    options = [token.partition("=")[0] for token in tokens if _OPTION.fullmatch(token.partition("=")[0])]
     unknown = [name for name in options if name not in names and name not in _OF_ALL]
     return _no_option(unknown[0], names, command, listed) if names and unknown else ""
 
@@ -228,11 +231,14 @@ def _unknown_option(error: UnknownOptionError, command: str | None, listed: str)
 
 
 def _no_option(name: str, names: Sequence[str], command: str | None, listed: str) -> str:
+    meant = _FORMER.get(name, "")
     if "--with" in names and (of_protocol := with_option(name.lstrip("-"))):
-        return f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE; quietmean help protocol NAME lists those."
-    instead = f"; {name}: {_FORMER[name]}" if name in _FORMER else ""
-    near = "" if instead else _near(name, names)
-    return f"{name} is not an option of {command or 'quietmean'}{near}{instead}: {listed}"
+        more = f" {meant[:1].upper()}{meant[1:]}." if meant else ""
+        lists = f"quietmean help protocol NAME lists those.{more}"
+        return f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE; {lists}"
+    if meant:
+        return f"{name} is not an option of {command or 'quietmean'}: {meant}; {listed}"
+    return f"{name} is not an option of {command or 'quietmean'}{_near(name, names)}: {listed}"
 
 
 def _missing(error: MissingArgumentError, command: str | None, listed: str) -> str:
@@ -252,7 +258,7 @@ def _missing(error: MissingArgumentError, command: str | None, listed: str) -> s
 
 def _form(argument: Argument, needed: int) -> str:
     word = _shown(argument).lstrip("-").upper()
-    pair = {"BOUNDS": "LOW HIGH", "BUDGET": "EPSILON DELTA"}
+    pair = {"BUDGET": "EPSILON DELTA"}
     return pair.get(word, " ".join([word] * max(needed, 1)))
 
 
@@ -280,9 +286,9 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
 
 
 def sentence_of_stray(error: StrayValue, app: App, command: str | None, tokens: Sequence[str]) -> str:
-    """What is wrong with a value in the place of a question; of one behind an option that takes fewer, that."""
+    """What is wrong with a value in the place of a question; of a word behind an option that takes fewer, that."""
     place = tokens.index(error.value) if error.value in tokens else 0
-    if not any(token.startswith("--") for token in tokens[:place]):
+    if "(" in error.value or not any(token.startswith("--") for token in tokens[:place]):
         return str(error)
     return _unused(error.value, app, command, tokens, f"quietmean {command} --help lists its options")
 
@@ -307,11 +313,11 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
     )
     if meant is not None:
         return f"{option} takes fewer values than {' '.join(values)}. Did you mean {meant}? {listed}"
-    if own is not None and option not in ABOUT and get_origin(_plain(own.hint)) is list and own.token_count()[0] == 1:
+    if own is not None and get_origin(_plain(own.hint)) is list and own.token_count()[0] == 1:
         repeated = " ".join(f"{option} {each}" for each in values)
         return f"{value!r} stands behind {option}, which takes one value each time. Write {repeated}; {listed}"
     texts = own is not None and bool(_kinds(own.hint) & {str, Path})
-    if own is not None and texts and own.token_count() == (1, False) and len(values) > 1 and option not in ABOUT:
+    if own is not None and texts and own.token_count() == (1, False) and len(values) > 1:
         whole = f"write {option} {shlex.quote(' '.join(values))}"
         return f"{value!r} stands behind {option}, which takes one value. Leave it out, or {whole}; {listed}"
     single = own is not None and get_origin(_plain(own.hint)) is not list

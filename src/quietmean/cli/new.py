@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,12 +16,13 @@ from cyclopts import Parameter
 from quietmean.cli.common import refuse_stray
 from quietmean.cli.console import err, out, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.study_options import NO_COLUMN_OPTIONS, NO_TARGET_OPTIONS, ColumnOptions, CommitteeShape, TargetOptions
+from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.planning.automatic import AUTO, MANY
 from quietmean.protocols import configure
 from quietmean.statistics import INDICATOR
+from quietmean.statistics.questions import named_in
 from quietmean.statistics.registry import is_statistic
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.any_study import is_study, study_text
@@ -120,9 +121,7 @@ class CommitteeOptions(CommitteeShape):
 def new_command(
     *ask: str,
     name: str | None = None,
-    column: list[str] | None = None,
     dictionary: Path | None = None,
-    columns: ColumnOptions = NO_COLUMN_OPTIONS,
     target: TargetOptions = NO_TARGET_OPTIONS,
     meeting: MeetingOptions = MeetingOptions(),
     committee: CommitteeOptions = CommitteeOptions(),
@@ -131,7 +130,7 @@ def new_command(
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: bool = False,
 ) -> None:
-    """Write a study file. Without --column it asks, at a terminal, for what it needs.
+    """Write a study file. Without a question it asks, at a terminal, for what it needs.
 
     Parameters
     ----------
@@ -139,10 +138,8 @@ def new_command(
         Questions with the domains of their columns, such as "mean(age in 0..110)".
     name
         The study's name.
-    column
-        Column; repeat for several. Each is declared by one of those that follow, or by the dictionary.
     dictionary
-        The data dictionary of a REDCap project. It declares the fields that --column names, or all that can be columns.
+        The data dictionary of a REDCap project. It declares the fields that questions name, or all that can be columns.
         STUDY.format.toml, beside the study, maps the codes of raw exports to levels.
     no_privacy
         Allow a study whose protocol protects nothing, such as gossip. Refused otherwise.
@@ -153,18 +150,16 @@ def new_command(
     """
     refuse_stray(ask, is_statistic)
     study_file = output(save, "the study", kind=is_study, ends=(".toml",))
-    if not (ask or column or dictionary) and not sys.stdin.isatty():
-        raise InputError("the study has no column. Give at least one --column with --bounds, --levels or --boolean.")
-    listed = None if dictionary is None else _listed(dictionary, column or ())
-    by_hand = [named for named in column or () if listed is None or named not in listed.columns]
+    if not (ask or dictionary) and not sys.stdin.isatty():
+        raise InputError('nothing is asked. Write for example quietmean study new "mean(age in 0..110)".')
+    listed = None if dictionary is None else _listed(dictionary, named_in(ask))
     committee = committee.shaped(options.of_committee())
-    fields = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
-    fields = committee.fields(fields)
+    fields = committee.fields({**target.fields(), **meeting.fields(), "options": options.chosen()})
     if listed is not None:
-        fields["column"] = [*listed.columns.values(), *fields["column"]]
+        fields["column"] = list(listed.columns.values())
     typed = (
         {"name": name or save.stem}
-        if ask or column or dictionary
+        if ask or dictionary
         else _ask_all(name, 1.0 if target.epsilon is None else target.epsilon, target.colluding)
     )
     terms = StudyTerms.parse(fields | typed | ({"ask": ask} if ask else {}))
@@ -204,14 +199,13 @@ def _proposed(terms: StudyTerms, path: Path) -> str | None:
     )
 
 
-def _listed(path: Path, names: Sequence[str]) -> Dictionary:
-    """The columns of a dictionary, those of these ``names`` or all; which fields were left out is said."""
+def _listed(path: Path, names: Collection[str]) -> Dictionary:
+    """The columns of a dictionary, those of these ``names`` or, where it has none of them, all; what is left out is said."""
     listed = Dictionary.load(path)
-    chosen = [name for name in names if name in listed.columns]
-    if names:
-        for name in names:
-            if name in listed.left_out:
-                warn(f"field {name!r} of {path} is not a column as it is, {listed.left_out[name]}. Declare it here.")
+    if chosen := [name for name in listed.columns if name in names]:
+        for name, why in listed.left_out.items():
+            if name in names:
+                warn(f"field {name!r} of {path} is not a column as it is, {why}. Its domain belongs in the question.")
         return listed.chosen(chosen)
     for name, why in listed.left_out.items():
         warn(f"field {name!r} of {path} is left out: {why}")

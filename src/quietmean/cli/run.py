@@ -31,14 +31,7 @@ from quietmean.cli.console import (
     warn,
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.study_options import (
-    NO_COLUMN_OPTIONS,
-    NO_COMMITTEE,
-    NO_TARGET_OPTIONS,
-    ColumnOptions,
-    CommitteeShape,
-    TargetOptions,
-)
+from quietmean.cli.study_options import NO_COMMITTEE, NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import package_version
@@ -89,8 +82,6 @@ class RehearsalOptions:
 def run_command(
     data: str | Path,
     *ask: str,
-    column: list[str] | None = None,
-    columns: ColumnOptions = NO_COLUMN_OPTIONS,
     target: TargetOptions = NO_TARGET_OPTIONS,
     committee: CommitteeShape = NO_COMMITTEE,
     options: ProtocolOptions = NO_OPTIONS,
@@ -112,8 +103,6 @@ def run_command(
     ask
         Questions with the domains of their columns, such as "mean(age in 0..110)" "crosstab(sex in {f, m}, ill in yes/no)".
         Other columns are not read.
-    column
-        Column; repeat for several. Each is declared by one of the three that follow.
     out
         New folder for the receipt, the report and the privacy page. Default quietmean-run-DATE-TIME.
     details
@@ -124,14 +113,11 @@ def run_command(
     if is_statistic(str(data)) and not Path(data).exists():
         raise InputError(f"{str(data)!r} stands where the file belongs. Write quietmean run FILE {shlex.quote(str(data))}.")
     refuse_stray(ask, is_statistic)
-    if column and ask:
-        raise InputError(f"--column and the question {ask[0]} cannot go together. Name the column in the question alone.")
     committee = committee.shaped(options.of_committee())
     study = StudyTerms.parse(
         {
             "name": account_name(data),
-            **columns.fields(column or ()),
-            **({} if column and not ask else {"ask": ask}),
+            "ask": ask,
             **committee.fields({**target.fields(), "options": options.chosen()}),
             **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
         }

@@ -1,11 +1,10 @@
-"""Options of a study: what is promised, its committee, and its columns."""
+"""Options of a study: what is promised, and its committee."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from cyclopts import Parameter
@@ -13,7 +12,6 @@ from cyclopts import Parameter
 from quietmean.cli.options import OF_COMMITTEE
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:
     from quietmean.protocols.committee_size import Committee
@@ -76,6 +74,11 @@ class TargetOptions(PromiseOptions):
     protocol
         The protocol; quietmean plan compares them. auto: packed-sharing where its conditions hold, else the protocol without a
         server that has the least predicted error. It is chosen once the parties are known.
+    allocate
+        How statistics share the budget. shares: each as it declares. widths: all intervals as narrow as possible, each relative
+        to its sampling error.
+    accept_wide
+        Go on although the noise of a statistic is wider than its bounds.
     """
 
     unit: PrivacyUnit = PrivacyUnit.RECORD
@@ -86,6 +89,8 @@ class TargetOptions(PromiseOptions):
     colluding: int | None = None
     dropouts: float = 0.0
     protocol: str = "auto"
+    allocate: str = "shares"
+    accept_wide: bool = False
 
     def fields(self) -> dict[str, Any]:
         """The fields of a study. Raises :class:`InputError` for an eavesdropper that cannot be, and two targets."""
@@ -171,194 +176,3 @@ class CommitteeShape:
 
 
 NO_COMMITTEE = CommitteeShape()
-
-
-# Options about the column before them, and how many values they take; None for all up to the next option.
-ABOUT: dict[str, int | None] = {
-    "--levels": None,
-    "--boolean": 0,
-    "--dates": 2,
-    "--from": 1,
-    "--missing-codes": None,
-    "--scale": 1,
-    "--whole": 0,
-    "--edges": None,
-}
-
-# Separates the name of a column from its levels inside one argument; no user types it.
-_BETWEEN = "\x1f"
-
-
-def attach(tokens: Sequence[str]) -> list[str]:
-    """The arguments of ``run`` and ``study new``, with the last --column in options that only follow one, as --levels A B."""
-    if list(tokens[:1]) != ["run"] and list(tokens[:2]) != ["study", "new"]:
-        return list(tokens)
-    attached: list[str] = []
-    column, index = "", 0
-    while index < len(tokens):
-        word = tokens[index]
-        index += 1
-        attached.append(word)
-        if word == "--column" and index < len(tokens):
-            column = tokens[index]
-        elif word.startswith("--column="):
-            column = word.partition("=")[2]
-        elif word in ABOUT:
-            values, limit = [column], ABOUT[word]
-            while index < len(tokens) and not tokens[index].startswith("--") and (limit is None or len(values) <= limit):
-                values.append(tokens[index])
-                index += 1
-            attached.append(_BETWEEN.join(values))
-    return attached
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ColumnOptions:
-    """What each column has, and what is asked of them.
-
-    Parameters
-    ----------
-    bounds
-        LOW HIGH: public bounds of the column's numbers, in its units, chosen without looking at the data.
-    levels
-        A B ...: what can stand in the column before it; empty cells are a level of their own, missing.
-    boolean
-        The column before it is true or false (yes or no, 1 or 0).
-    dates
-        FIRST LAST: the column before it has dates, such as 2020-01-31, and these public bounds; it counts days since the first.
-    made_from
-        The column before it is a public transform of earlier ones, such as "log(crp)", "discharge - admission", "bmi^2" or
-        "bmi >= 30"; its bounds follow from theirs unless --bounds are given.
-    missing_codes
-        A B ...: cells of the column before it that mean missing, such as -9 or unknown.
-    scale
-        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
-        probabilities). Default: linear.
-    whole
-        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
-    edges
-        A B ...: the column before it is cut exactly here.
-    statistic
-        What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
-        every column, or the proportions of its levels.
-    missing
-        What a cell without a number counts as. indicator: nothing; a statistic covers the values present, and their number is
-        estimated too. centre: the middle of the bounds; answers with such cells are flagged.
-    allocate
-        How statistics share the budget. shares: each as it declares. widths: all intervals as narrow as possible, each relative
-        to its sampling error.
-    accept_wide
-        Go on although the noise of a statistic is wider than its bounds.
-    """
-
-    bounds: list[tuple[float, float]] | None = None
-    levels: list[str] | None = None
-    boolean: list[str] | None = None
-    dates: list[str] | None = None
-    made_from: Annotated[list[str] | None, Parameter(name="--from")] = None
-    missing_codes: list[str] | None = None
-    scale: list[str] | None = None
-    whole: list[str] | None = None
-    edges: list[str] | None = None
-    statistic: list[str] | None = None
-    missing: str = "indicator"
-    allocate: str = "shares"
-    accept_wide: bool = False
-
-    def fields(self, column: Sequence[str]) -> dict[str, Any]:
-        """The fields of a study. Raises :class:`InputError` for what contradicts itself."""
-        from quietmean.statistics import read_text
-
-        return {
-            "column": declared(column, self),
-            "statistic": [read_text(text) for text in self.statistic or ()],
-            "allocate": self.allocate,
-            "accept_wide": self.accept_wide,
-        }
-
-
-NO_COLUMN_OPTIONS = ColumnOptions()
-
-
-def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, Any]]:
-    """The tables [[column]] that options mean; None of what was not given.
-
-    Bounds belong to the columns without another declaration, in their order;
-    those of transforms may be left out, all together. Raises :class:`InputError`
-    unless every column has exactly one of bounds, levels, boolean and dates, or is a transform.
-    """
-    from quietmean.statistics import missing_rule
-
-    missing = missing_rule(options.missing)
-    tables: dict[str, dict[str, Any]] = {}
-    bounds = options.bounds or ()
-    for text in options.levels or ():
-        name, *values = text.split(_BETWEEN)
-        _declare(tables, column, name, {"levels": values}, "--levels A B")
-    for name in options.boolean or ():
-        _declare(tables, column, name, {"boolean": True}, "--boolean")
-    for text in options.dates or ():
-        name, *days = text.split(_BETWEEN)
-        if len(days) != 2:
-            raise InputError(f"--dates of column {name!r} has {count_of(len(days), 'day')}. Give the first and the last one.")
-        _declare(tables, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
-    made = dict(_named(column, options.made_from or (), "--from EXPRESSION"))
-    numbers = [name for name in column if name not in tables]
-    plain = [name for name in numbers if name not in made]
-    bounded = plain if len(bounds) == len(plain) else numbers
-    if len(bounds) > len(plain) and len(column) == 1 and tables:
-        raise InputError(f"column {column[0]!r} has --bounds and another declaration. Leave one of them out.")
-    if len(bounds) != len(bounded):
-        others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or tables else ""
-        if len(bounds) > len(plain) and tables:
-            others += ", and none for what has --levels, --boolean or --dates"
-        raise InputError(
-            f"{count_of(len(plain), 'column has', 'columns have')} {len(bounds)} bounds. Give --bounds LOW HIGH "
-            f"once for each --column{others}."
-        )
-    for name, (low, high) in zip(bounded, bounds, strict=True):
-        tables[name] = {"low": low, "high": high, "missing": missing}
-    for name, texts in made.items():
-        tables[name] = {"missing": missing, **tables.get(name, {}), "from": " ".join(texts)}
-    for name, texts in _named(column, options.missing_codes or (), "--missing-codes A B"):
-        tables[name]["missing_codes"] = texts
-    for name, texts in _named(column, options.scale or (), "--scale SCALE"):
-        tables[name]["scale"] = " ".join(texts)
-    for name in options.whole or ():
-        if name not in column:
-            raise InputError("--whole follows no --column. Write it behind the column that it is about.")
-        tables[name]["whole"] = True
-    for name, texts in _named(column, options.edges or (), "--edges A B"):
-        tables[name]["edges"] = [_edge(name, text) for text in texts]
-    return [{"name": name, **tables[name]} for name in column]
-
-
-def _edge(name: str, text: str) -> float | str:
-    """A number, or a day as it is written. Raises :class:`InputError` for what is neither."""
-    with suppress(ValueError):
-        return float(text)
-    with suppress(ValueError):
-        return date.fromisoformat(text).isoformat()
-    raise InputError(f"--edges of column {name!r} has {text!r}. Give rising numbers, such as --edges 0 10 100.")
-
-
-def _named(columns: Sequence[str], texts: Sequence[str], flag: str) -> list[tuple[str, list[str]]]:
-    """The column and the values of each option."""
-    values_of_columns = []
-    for text in texts:
-        name, *values = text.split(_BETWEEN)
-        if name not in columns or not values:
-            raise InputError(f"{flag} follows no --column or has no value. Write it behind the column that it is about.")
-        values_of_columns.append((name, values))
-    return values_of_columns
-
-
-def _declare(
-    tables: dict[str, dict[str, Any]], columns: Sequence[str], name: str, declaration: dict[str, Any], flag: str
-) -> None:
-    if name not in columns:
-        raise InputError(f"{flag} follows no --column. Write it behind the column that it is about.")
-    if name in tables:
-        raise InputError(f"column {name!r} is declared twice. Give it either --levels, --boolean or --dates, once.")
-    tables[name] = declaration

@@ -19,6 +19,13 @@ _BEGIN, _BETWEEN, _END = "\x02", "\x1f", "\x03"
 _FIELD = re.compile(f"{_BEGIN}([^{_END}]*){_END}")
 # What is given as the value of an option that takes none.
 _YES = "True"
+# How a question says what a column has.
+OF_COLUMNS = {
+    "bounds": "NAME in LOW..HIGH",
+    "levels": "NAME in {A, B}",
+    "boolean": "NAME in yes/no",
+    "dates": "NAME in FIRST..LAST",
+}
 # Whether a command calls: its errors name its options.
 BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)
 # How a front end calls a field: its name with hyphens, what its values are called, and what a study file has in its place.
@@ -35,10 +42,9 @@ def named(field: str, *values: str, file: str = "") -> str:
 
 
 def as_option(field: str, values: Sequence[str], file: str) -> str:
-    """A field as an option of the command."""
-    return " ".join([f"--{field}", *(value for value in values if value != _YES)]) + (
-        f" (in a study file {file})" if file else ""
-    )
+    """A field as an option of the command, or as a part of a question."""
+    option = " ".join([f"--{field}", *(value for value in values if value != _YES)])
+    return OF_COLUMNS.get(field, option) + (f" (in a study file {file})" if file else "")
 
 
 def in_sentences(*texts: object) -> str:

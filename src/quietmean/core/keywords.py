@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, ParamSpec, Required, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from quietmean.core.errors import BY_COMMAND, InputError, QuietmeanError, as_option
+from quietmean.core.errors import BY_COMMAND, OF_COLUMNS, InputError, QuietmeanError, as_option
 from quietmean.core.schema import KIND_NAMES, nearest
 
 # Elements of a list.
@@ -125,14 +125,6 @@ _OF_COLUMNS = {
     "levels": 'columns={NAME: ["A", "B"]}',
     "boolean": "columns={NAME: bool}",
     "dates": "columns={NAME: Column(name=NAME, low=FIRST, high=LAST)}",
-}
-# R asks in questions, which say what stands in a column.
-_IN_R = {
-    "column": "ask",
-    "bounds": "NAME in {}..{}",
-    "levels": "NAME in {{A, B}}",
-    "boolean": "NAME in yes/no",
-    "dates": "NAME in {}..{}",
 }
 
 # The file and the line from where a public call was made that is not at its end, and the names of that module.
@@ -273,16 +265,16 @@ def as_keyword(accepted: Collection[str], field: str, values: Sequence[str], fil
         return name if not values else f"{name}={values[0]}" if len(values) == 1 else f"{name}=({', '.join(values)})"
     if f"{name}s" in accepted:
         return f"{name}s=[{', '.join(values)}]" if values else f"{name}s"
-    if field == "column" or field in _OF_COLUMNS:
-        return _OF_COLUMNS[field] if values or field == "boolean" else "columns" if field == "column" else field
+    if field in _OF_COLUMNS:
+        return _OF_COLUMNS[field]
     return as_option(field, values, "")
 
 
 def as_argument(field: str, values: Sequence[str], file: str) -> str:
     """A field as an argument of the R package."""
     name, shown = field.replace("-", "_"), [{"True": "TRUE"}.get(value, value) for value in values]
-    if field in _IN_R:
-        return _IN_R[field].format(*(shown or ("LOW", "HIGH")))
+    if field in OF_COLUMNS:
+        return OF_COLUMNS[field]
     return name if not shown else f"{name} = {shown[0]}" if len(shown) == 1 else f"{name} = c({', '.join(shown)})"
 
 

@@ -5,7 +5,7 @@ Those of other distributions register by the entry point group ``quietmean.stati
 
 from quietmean.statistics.answers import Answer, column_means, combined
 from quietmean.statistics.coding import Encoded, what_did_not_fit
-from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
+from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn
 from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, t_test
 from quietmean.statistics.estimates import Estimates
@@ -56,7 +56,6 @@ __all__ = [
     "column_means",
     "combined",
     "get_statistic",
-    "missing_rule",
     "parse_statistic",
     "presence_of",
     "raw",

@@ -99,7 +99,7 @@ class Column(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        missing_rule(self.missing)
+        _require_rule(self.missing)
         # What is known of a column besides its values has a key that begins so.
         if "\0" in self.name:
             raise InputError(f"column {self.name!r} has a character 0 in its name. Rename it, in the data too.")
@@ -294,14 +294,14 @@ def _day(name: Any, raw: Any) -> datetime.date:
         raise InputError(f"column {name!r} has the day {raw!r}. Write days as YEAR-MONTH-DAY, for example 2020-01-31.") from None
 
 
-def missing_rule(text: str) -> str:
-    """The rule for missing values. Raises :class:`InputError` for any other text."""
+def _require_rule(text: str) -> None:
+    """Raises :class:`InputError` for a text that is no rule for missing values."""
     if text in ("drop", "refuse"):
         raise InputError(
             f"missing {text!r} would publish how many records are incomplete, or whether one is. Choose centre, or indicator for "
             "the mean of the values that are present."
         )
-    return require_known("missing", text, RULES)
+    require_known("missing", text, RULES)
 
 
 def _all_bounded(declared: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -309,7 +309,7 @@ def _all_bounded(declared: tuple[Column, ...]) -> tuple[Column, ...]:
     for column in declared:
         by_name[column.name] = _bounded(column, by_name)
     if not by_name:
-        raise InputError(f"no column is named. Give at least one {named('column')}.")
+        raise InputError("no column is named. Declare at least one.")
     if len(by_name) != len(declared):
         raise InputError(f"a column is named twice in {', '.join(column.name for column in declared)}. Name each once.")
     return tuple(by_name.values())

@@ -21,6 +21,11 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _SPECIAL = re.compile(r"""[`"]|(?<!\w)'|^\s*[\w-]+\s*=|\sin\s+(?:[-+.\d{(\[]|(?:yes/no)\b)|^\s|\s$|^$""")
 
 
+def names_of(text: str) -> set[str]:
+    """The words of a text, and its names between backquotes."""
+    return {unquoted(match[0]) for match in _TOKEN.finditer(text) if match["name"] or match["word"]}
+
+
 def split(text: str, separator: str) -> list[str]:
     """The parts of a text between separators, each of one sign, that are outside of quotes and brackets; " " is any blanks."""
     parts, depth = [""], 0

@@ -18,7 +18,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn, is_number
-from quietmean.statistics.names import cut, in_brackets, one_blank, quoted, split, unquoted
+from quietmean.statistics.names import cut, in_brackets, names_of, one_blank, quoted, split, unquoted
 from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.transforms import Transform
@@ -56,6 +56,21 @@ def read_questions(
         with asked_in(asked):
             asked.features(Columns([Column(name="", boolean=True)]))
     return declared, statistics
+
+
+def named_in(texts: Iterable[str]) -> set[str]:
+    """The names of columns in texts, with other words that stand where one could, such as functions."""
+
+    def bare(opened: str, inside: str) -> str:
+        return "" if opened in "{[" else in_brackets(inside, bare)
+
+    found: set[str] = set()
+    for text in texts:
+        parts = split(text.strip().partition("(")[2][:-1], ",") if _is_asked(text) else [text]
+        for part in parts:
+            name = field_of(part)
+            found |= names_of(in_brackets(part if name is None else part.partition("=")[2], bare))
+    return found
 
 
 @contextmanager
@@ -269,16 +284,19 @@ def _table(name: str, domain: str, *, is_transform: bool = False) -> dict[str, A
 
 
 def _end(name: str, domain: str, text: str) -> float | str:
-    end = text.strip()
-    if is_number(end):
-        return float(end)
-    try:
-        return datetime.date.fromisoformat(end).isoformat()
-    except ValueError:
+    end = _number_or_day(text.strip())
+    if end is None:
         raise InputError(
-            f"{as_name(name)} in {domain} has {end!r}, which is neither a number nor a day. Write {as_name(name)} in 0..100 or "
-            f"{as_name(name)} in 2020-01-01..2024-12-31."
-        ) from None
+            f"{as_name(name)} in {domain} has {text.strip()!r}, which is neither a number nor a day. Write {as_name(name)} in "
+            f"0..100 or {as_name(name)} in 2020-01-01..2024-12-31."
+        )
+    return end
+
+
+def _number_or_day(text: str) -> float | str | None:
+    with suppress(ValueError):
+        return float(text) if is_number(text) else datetime.date.fromisoformat(text).isoformat()
+    return None
 
 
 def _require_rising(name: str, low: float | str, high: float | str) -> None:
@@ -302,7 +320,12 @@ def _said_besides(name: str, text: str) -> dict[str, Any]:
             raise InputError(f"column {name!r} has {part.strip()!r} in square brackets{nearest(key, _MORE)}. Write {listed}.")
         values = [unquoted(each) for each in split(value, " ")]
         if key in OF_NUMBERS:
-            table[key] = [float(each) if is_number(each) else each for each in values]
+            table[key] = [_number_or_day(each) for each in values]
+            if None in table[key]:
+                wrong = values[table[key].index(None)]
+                raise InputError(
+                    f"column {name!r} has {wrong!r} in {key}, which is neither a number nor a day. Write {key}=0 10 100."
+                )
         else:
             table[key] = values if key in _OF_TEXTS else True if key == "whole" else unquoted(value)
     return table

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError, named
+from quietmean.core.errors import InputError
 from quietmean.statistics import INDICATOR, Column
 
 # Headings of the exported file, as the pages of REDCap and its interface for programs write them.
@@ -67,8 +67,7 @@ class Dictionary:
                 left_out[name] = str(error) if isinstance(error, _NoColumnError | InputError) else "it cannot be a column"
         if not columns:
             raise InputError(
-                f"{path} has no field that can be a column. Declare columns by {named('column')} with {named('bounds')} or "
-                f"{named('levels')}."
+                f"{path} has no field that can be a column. Write a question with the domain, such as mean(age in 0..110)."
             )
         return cls(columns, codes, left_out)
 
