@@ -113,6 +113,8 @@ def test_who_comes_back_while_the_others_close_is_sent_the_releases_again(before
     with told(plan, FaultPlan(CALM.conditions, {0: [Crash(write, away=away)]})) as (outcome, _):
         assert outcome.failures == {}
         assert [outcome.results[party].heard for party in range(3)] == [(0, 1, 2), (1, 2), (1, 2)]
+        # The one with more says that the others have another result.
+        assert [outcome.results[party].not_there for party in range(3)] == [((0, 1), (0, 2)), (), ()]
         # A share that its last message held may have been taken back and settled: the same sum, rounded otherwise.
         np.testing.assert_allclose(outcome.results[0].total_vector, quiet.results[0].total_vector, rtol=1e-14)
         assert all(result.silent == () for result in outcome.results.values())
@@ -306,6 +308,7 @@ def test_loose_ends_are_told_in_sentences() -> None:
         with told(plan, faults) as (outcome, _):
             results = list(outcome.results.values())
         for result in results:
+            fewer = [other for other, there in outcome.results.items() if set(result.heard) - set(there.heard)]
             sentences = " | ".join(notes_of(roster, result))
             loose = {
                 "counts twice": bool(result.counted_twice),
@@ -314,6 +317,7 @@ def test_loose_ends_are_told_in_sentences() -> None:
                 "sent no report at the end": bool(result.silent),
                 "not all records count alike": any(0 < part < 0.999 for part in result.execution.parts),
                 "arrived here: this result is without it": len(result.heard) < result.execution.trace.finished.sum(),
+                "is not in the result of": bool(set(fewer) - set(result.silent)),
             }
             assert {text for text in loose if text in sentences} == {text for text, there in loose.items() if there}
             told_of |= {text.split(" of the")[0][:12] for text, there in loose.items() if there}

@@ -98,6 +98,11 @@ def check_run(plan: Plan, values: Vector, outcome: FaultOutcome, weights: NDArra
     # As they came through the door.
     values = np.array([plan.admit(value, weight) for value, weight in zip(values, weights.tolist(), strict=True)])
     for party, result in outcome.results.items():
+        for other, there in outcome.results.items():
+            if plan.releases_are_copies and other not in result.silent:
+                # Two results of others' releases: who has more of them says so.
+                said = {missing for missing, whose in result.not_there if whose == other}
+                assert said == set(result.heard) - set(there.heard), f"party {party} on party {other}: {said}"
         if result.silent or any(other.unresolved for other in outcome.results.values()):
             # Nobody can know what came of the messages between parties that told nothing.
             continue

@@ -36,7 +36,7 @@ from support.injected import Faults, Rule, places_of_faults
 from support.ports import reserved
 from support.site_policy import write_policy
 from support.struck_study import Commands, prepared_commands
-from support.ways_in import MEMBERS, NAMES, PROTOCOLS, WAYS, Cell, Consortium
+from support.ways_in import MEMBERS, NAMES, PROTOCOLS, ROUND_TIMEOUT, WAYS, Cell, Consortium
 
 _DATA = Path(__file__).parent.parent / "data"
 TABLE, CHANGES = _DATA / "ways_in.toml", _DATA / "ways_in_changes.toml"
@@ -76,8 +76,10 @@ _IMPORTED = ("api.joining", "api.sessions", "sessions.joined", "sessions.receipt
 _LATE = 3.0
 # In seconds: far enough for a busy machine.
 _CONTRIBUTE_IN = 600.0
-# A party that was killed at the last of its writes finds that all others have ended, and answers them for the length of a round.
-_PATIENCE = 240.0
+# A party that was killed at the last of its writes finds that all others have ended. In a session it asks for the length of a
+# round where they are, then for half of one in the round that goes on; in a study it answers them for the length of a round.
+# Anything else ends sooner; the rest is for the machine.
+_PATIENCE = (1.0 + 0.5 + 1.0) * ROUND_TIMEOUT
 
 
 def feature_cells() -> Iterator[tuple[str, Cell]]:

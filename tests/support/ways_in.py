@@ -39,7 +39,8 @@ DIMENSION = 3
 ROWS = 40
 # In seconds: how often a process looks that looks all the time, and how long parties wait on a busy machine, where all come.
 _POLL, _PATIENCE = 2.0, 600.0
-_WAITS = {"round_timeout": 120.0, "start_timeout": _PATIENCE}
+ROUND_TIMEOUT = 120.0
+_WAITS = {"round_timeout": ROUND_TIMEOUT, "start_timeout": _PATIENCE}
 
 
 @dataclass(frozen=True)

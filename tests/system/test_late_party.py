@@ -50,12 +50,16 @@ class Study:
             assert time.monotonic() < deadline, {name: said(name) for name in names}
             time.sleep(0.002)
 
-    def counted(self, name: str) -> int:
-        """Of how many parties its result is."""
+    def result(self, name: str) -> dict[str, Any]:
+        """As it prints it at its end."""
         code, output, errors = ending(self.running[name], LONGEST)
         assert code == 0, errors
-        result: dict[str, int] = json.loads(output)
-        return result["parties_counted"]
+        result: dict[str, Any] = json.loads(output)
+        return result
+
+    def counted(self, name: str) -> int:
+        """Of how many parties its result is."""
+        return int(self.result(name)["parties_counted"])
 
 
 def said(name: str) -> str:
@@ -87,8 +91,16 @@ def test_who_is_back_when_the_others_have_a_result(study: Study, signal_: signal
         # They have a result and keep answering, as east is still connected.
         study.wait_for("closing", "north", "south")
         study.running["east"].send_signal(signal.SIGCONT)
-        assert study.counted("east") == 3
-        assert {study.counted(name) for name in ("north", "south")} <= {2, 3}
+        results = {name: study.result(name) for name in NAMES}
+        assert results["east"]["parties_counted"] == 3
+        assert {results[name]["parties_counted"] for name in ("north", "south")} <= {2, 3}
+        # Each end says that there is another result, and whose.
+        fewer = [name for name in ("north", "south") if results[name]["parties_counted"] == 2]
+        for name in fewer:
+            assert any("nothing published by east arrived here" in note for note in results[name]["notes"])
+        there = [note for note in results["east"].get("notes", ()) if "is not in the result of" in note]
+        told = f"what east published is not in the result of {' and '.join(fewer)}: that differs from this one"
+        assert there == ([told] if fewer else [])
         return
     # Nobody listens at the address of a process that is dead: they do not keep answering until their last time-out.
     assert {study.counted(name) for name in ("north", "south")} <= {2, 3}

@@ -168,6 +168,18 @@ class Received:
             if party in own and own[party] != digest
         )
 
+    def not_there(self, logs: Mapping[PartyId, PartyLog]) -> tuple[tuple[PartyId, PartyId], ...]:
+        """(party, other): whose release is in this total, and who else says that it is not in the one there.
+
+        Who heard nobody else has none.
+        """
+        return tuple(
+            (party, other)
+            for other, log in sorted(logs.items())
+            for party in self.heard
+            if party not in log.heard and {*log.heard} - {other}
+        )
+
 
 # Bytes, less than a header's limit. What does not fit is left out, the others' logs first.
 LIMIT = 48 * 1024

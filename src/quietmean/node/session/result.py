@@ -45,6 +45,7 @@ class NodeResult:
     ``gate``: what happened at the gate before the release, if the plan has one. ``audits``: how far the others' audit logs had
     come, as they said, (party, bytes). ``impossible``: (party, digest) of releases that came and cannot be, which are not in the
     sums; ``equivocating``: (party, digest, other, digest) of releases of which an other party says that it was sent another.
+    ``not_there``: (party, other) of releases in the sums that are not in those of the other one, as its log says.
     """
 
     total_vector: Vector
@@ -66,6 +67,7 @@ class NodeResult:
     audits: tuple[tuple[PartyId, bytes], ...] = ()
     impossible: tuple[tuple[PartyId, str], ...] = ()
     equivocating: tuple[tuple[PartyId, str, PartyId, str], ...] = ()
+    not_there: tuple[tuple[PartyId, PartyId], ...] = ()
 
     @property
     def mean(self) -> Vector:
@@ -146,6 +148,7 @@ class NodeResult:
                 "audits": tuple((party, bytes.fromhex(audit)) for party, audit in raw.get("audits", ())),
                 "impossible": tuple((party, of) for party, of in raw.get("impossible", ())),
                 "equivocating": tuple((party, of, other, sent) for party, of, other, sent in raw.get("equivocating", ())),
+                "not_there": tuple((party, other) for party, other in raw.get("not_there", ())),
             }
         )
 

@@ -289,6 +289,7 @@ class StudySession:
             audits=tuple((party, log.audit) for party, log in sorted(self._logs.items()) if log.audit),
             impossible=came.left_out,
             equivocating=came.equivocating(self._logs),
+            not_there=came.not_there(self._logs),
         )
         keep_result(store, Phase.DISSEMINATION if plan.protocol.traits.releases_are_public else Phase.MIXING, result)
         return result

@@ -79,6 +79,9 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     if missing := _without_release(result):
         names = ", ".join(roster.name(party) for party in missing)
         notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
+    for party in sorted({party for party, _ in result.not_there}):
+        others = " and ".join(roster.name(other) for missing, other in result.not_there if missing == party)
+        notes.append(f"what {roster.name(party)} published is not in the result of {others}: that differs from this one")
     if in_part := result.in_part_text([entry.name for entry in roster.entries]):
         notes.append(in_part)
     if result.counted_twice:
