@@ -221,7 +221,7 @@ def test_a_store_in_use_is_never_removed(tmp_path: Path, capsys: pytest.CaptureF
     assert not in_use(store)
     assert store.read_bytes() == before
     main(["site", "clean", str(tmp_path)])
-    assert "stay, ada: finished; " in capsys.readouterr().out
+    assert "stay, ada  finished  " in capsys.readouterr().out
     main(["site", "clean", "--remove", str(store), "--json"])
     assert len(json.loads(capsys.readouterr().out)["removed"]) >= 2
     assert list(tmp_path.iterdir()) == []

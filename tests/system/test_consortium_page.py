@@ -106,7 +106,7 @@ def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
     north.send("study.sealed", *everybody)
     words, check, join, joined_without_terminal = (next(lines) for _ in range(4))
     shown = {site.name: site.type(by(words, site.name)) for site in everybody}
-    assert len({text.split("words  ")[1].partition("\n")[0] for text in shown.values()}) == 1
+    assert len({text.split("code  ")[1].partition("\n")[0] for text in shown.values()}) == 1
     assert "Your own entry, 'south', is in it as you signed it." in shown["south"]
     digest = shown["south"].split("digest ")[1].split()[0]
 

@@ -264,17 +264,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     main(["site", "audit"])
     shown = capsys.readouterr().out
     assert "north ages" in shown
-    assert "approvers one two" in shown
+    assert "yes: by approvers" in shown
     assert "\x1b" not in shown
+    main(["site", "audit", "--details"])
+    assert "approvers one two" in (details := capsys.readouterr().out)
+    assert "\x1b" not in details
     main(["site", "audit", "--json"])
     entries = json.loads(capsys.readouterr().out)["entries"]
     assert [one["number"] for one in entries] == [1, 2, 3, 4, 5, 6]
     assert entries[4]["digest"] == heads[4].digest
     assert set(entries[0]) == {*LogEntry.__struct_fields__, "digest"}
     main(["site", "audit", "verify"])
-    assert "only receipts show" in capsys.readouterr().out.replace("\n", " ")
+    assert "Only receipts show" in capsys.readouterr().out.replace("\n", " ")
     main(["site", "audit", "verify", "--against", *given])
-    assert "each of 5 receipts" in capsys.readouterr().out.replace("\n", " ")
+    assert "OK  5 receipts: The end of the log in each is here." in capsys.readouterr().out.replace("\n", " ")
     log.path.write_bytes(b"".join(lines(log)[:3]))
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit) as ended:

@@ -498,8 +498,8 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = shown(capsys, "--ledger", str(path), "--account", "wards", "--budget", "1", "1e-6")
-    assert made.startswith("Budget 'wards': 1.00 of epsilon 1 left (delta 1e-6; one record, replacement)\n")
-    assert "a record is not a person" in made
+    assert made.startswith("Budget 'wards': 1.00 of epsilon 1 left per record (delta 1e-6)\n")
+    assert "A record is not a person" in made
     assert "several parties" in " ".join(made.split())
     with Ledger.open(path) as book:
         book.reserve("wards", SpendingRequest("s1", "a [red]study[/red]\x1b[2J", Charge(HALF)), when=NOON)
@@ -516,7 +516,7 @@ def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "0.5000" in table
     with Ledger.open(path) as book:
         book.settle("s1", Charge(math.inf), when=NOON, note="gave a value away")
-    assert "! FROZEN  since 2030" in shown(capsys, "--ledger", str(path))
+    assert "! FROZEN      since 2030" in shown(capsys, "--ledger", str(path))
     frozen = shown(capsys, "--ledger", str(path), "--details")
     assert "FROZEN since 2030" in frozen
     assert "a [red]study[/red]?[2J: gave a value away" in frozen

@@ -55,6 +55,9 @@ def test_names_and_numbers_of_answers(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> None:
     main(["site", "data", "long.csv", "study.toml"])
+    first = capsys.readouterr().out
+    whole(first, *LONG, "numbers", "missing", "understood", "rows: --details")
+    main(["site", "data", "long.csv", "study.toml", "--details"])
     whole(capsys.readouterr().out, *LONG, "numbers", "missing", "understood", "12.3456789012345", "99.123456789012")
 
 

@@ -171,8 +171,12 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     watch(scenario, status_path(store))
     main(["site", "status", str(store)])
     output = capsys.readouterr().out
-    for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 time", "study ?[31mdiffers"):
+    for words in ("Study 's': ada has finished (process", "eve        never heard of, late 1 time", "study ?[31mdiffers"):
         assert words in output, output
+    assert "round 2 of 5" not in output
+    main(["site", "status", str(store), "--details"])
+    assert set(output.splitlines()) < set((details := capsys.readouterr().out).splitlines())
+    assert "ada, mixing: round 2 of 5" in details
     running = json.loads(status_path(store).read_text()) | {
         "state": "running",
         "waiting_for": ["bob"],
@@ -183,8 +187,12 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as stop:
         main(["site", "status", "--study", str(tmp_path / "study.toml")])
     assert stop.value.code == 3
-    output = capsys.readouterr().out
-    for words in ("waiting for bob until 2090-01-01 12:00", "gone (no process): its process has ended without a word"):
+    output = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "waiting for bob until 2090-01-01 12:00",
+        "ada has ended (no process).",
+        "its process has ended without a word",
+    ):
         assert words in output, output
 
 

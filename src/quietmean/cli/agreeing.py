@@ -7,20 +7,23 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.common import Out
 from quietmean.cli.console import err, out, output, print_json, printable, progress
-from quietmean.cli.identity import AtTerminal, kept_sentence, load_identity, make_identity, show_contract
+from quietmean.cli.identity import AtTerminal, kept, load_identity, make_identity, show_contract
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
+from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.folders import configuration_folder
-from quietmean.core.readable import count_of
+from quietmean.core.readable import ShortFact, indented
 from quietmean.flower.agreement import FlowerContract, is_flower_agreement
 from quietmean.node.net import Purpose, parse_place, require_name
+from quietmean.studies.agreement.any_study import facts_of
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document
@@ -124,12 +127,18 @@ def accept_command(
     if line:
         out.print(keys.entry.signed.to_line())
         return
-    out.print(_summary(invitation_terms))
-    if new_key:
-        out.print(f"A new identity: {kept_sentence(key)}")
-    out.print(f"{target} is your entry. Send it to the coordinator.")
-    holds = "your keys for this study" if keys.entry.has_keys else "what you contribute to this study"
-    out.print(f"{path} holds {holds}. Keep it here.")
+    sealed = quote(str(Path(invitation).with_suffix(".sealed").name)) if Path(invitation).is_file() else "STUDY.sealed"
+    folder = "" if store is None else f" --store {quote(str(store))}"
+    holds = "your keys" if keys.entry.has_keys else "what you contribute"
+    print_lines(
+        [
+            *_accepted(invitation_terms),
+            *indented("Send", f"{target} to the coordinator. It holds no secret."),
+            *indented("Keep", f"{path} here: {holds}."),
+            *(kept(key) if new_key else ()),
+            f"{NEXT}verify words {sealed} --key {quote(str(key))}{folder}",
+        ]
+    )
 
 
 def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
@@ -140,16 +149,13 @@ def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
     return False
 
 
-def _summary(received: Invitation) -> str:
+def _accepted(received: Invitation) -> list[str]:
     study = received.terms
-    if isinstance(study, SessionStudy):
-        kind, about = "session", f"{count_of(study.rounds, 'mean')} of vectors of {count_of(study.dimension, 'coordinate')}"
-    else:
-        kind, about = "study", ", ".join(column.name for column in study.columns)
-    return (
-        f"{kind} {printable(study.name)!r}: {printable(about)}; {study.in_words} for one "
-        f"{study.unit}, {study.protocol}; coordinated by {received.convener}"
-    )
+    kind = "session" if isinstance(study, SessionStudy) else "study"
+    return [
+        f"You accept {kind} {study.name!r} as it is written here.",
+        *rows([*facts_of(study), ShortFact("by", received.convener)]),
+    ]
 
 
 def contract_command(

@@ -19,7 +19,6 @@ from quietmean.cli.console import (
     out,
     output,
     output_options,
-    print_facts,
     print_json,
     tell_notes,
     tell_owner,
@@ -27,6 +26,7 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
+from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import (
     SESSION_RECEIPT,
@@ -56,6 +56,7 @@ from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy, names_of
 from quietmean.studies.outcome.outcome import StudyRun, receipt_at, without_answer
 from quietmean.studies.party import Observers, Person, file_name
+from quietmean.studies.party.approval import screen_of
 from quietmean.studies.party.by_file import combine
 from quietmean.studies.party.handing_in import contributor_keys, hand_in, hand_over, is_contribution, own_place, require_drop_for
 
@@ -202,6 +203,7 @@ def send_command(
     drop: str | None = None,
     store: Path | None = None,
     site: Annotated[ConsentOptions, Parameter(name="*")] = ConsentOptions(),  # noqa: B008 - it is frozen
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
@@ -255,12 +257,21 @@ def send_command(
     if json:
         print_json(document)
         return
-    out.print(f"contribution {path}, digest {handed.contribution.digest}")
     if sent:
-        out.print(f"drop {drop} has it since {sent['received']}, see {sent['receipt']}")
-    print_facts(contract.promises)
+        lines = [f"Drop {drop} has it since {sent['received']}. Receipt: {sent['receipt']}"]
+    else:
+        lines = [f"{path} is your contribution to study {sealed.terms.name!r}. It is not sent yet."]
+    print_lines([*lines, *rows(fact for fact in screen_of(contract).rows if fact.key in _SENT)])
+    out.print(f"{'Digest':10}{handed.contribution.digest}")
     if account is not None:
         show_balance(account)
+    print_lines([f"{'More':10}quietmean site contract {quote(str(study))} --key {quote(str(key))} --details"])
+    if not (sent or has_committee(sealed.terms)):
+        print_lines([f"{NEXT}study combine {quote(str(study))} {quote(near(path))} OTHER.contribution ..."])
+
+
+# What a contributor reads again of the terms.
+_SENT = ("for", "costs", "against", "shown")
 
 
 def write_contribution(

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -18,7 +19,7 @@ from rich.text import Text
 
 from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
 from quietmean.cli.ledger import balance_text
-from quietmean.cli.screens import COMMAND, WIDTH, print_lines
+from quietmean.cli.screens import COMMAND, NEXT, WIDTH, print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, epsilon_shown, some_of
 from quietmean.ledger.account import left_shown
@@ -362,12 +363,13 @@ def proposal(preview: Preview) -> str:
     )
 
 
-def show_preview(preview: Preview) -> None:
-    """Counts by column, what needs attention, and the first and last rows."""
-    out.print(
-        f"{printable(preview.place)}: {count_of(preview.records, 'record')} (for you only: the next lines have "
-        "cells of your data)",
-    )
+# So many first and last rows on the first screen, which is as wide as a terminal.
+_FIRST, _LAST = 2, 1
+
+
+def show_preview(preview: Preview, details: bool = False) -> None:
+    """Counts by column, what needs attention, and the first and last rows; those that have room, or with ``details`` all."""
+    out.print(f"{printable(preview.place)}: {count_of(preview.records, 'record')}. For you only: cells of your data follow.")
     for sentence in preview.sentences:
         err.print(f"quietmean: {printable(sentence)} (for you only)")
     table = Table(box=None, pad_edge=False)
@@ -377,13 +379,17 @@ def show_preview(preview: Preview) -> None:
         counts = [f"{count:,}" for count in (column.missing, column.outside, column.strange)]
         table.add_row(printable(column.name), column.kind, *counts, *column.ends)
     out.print(whole_words(table))
-    rows = Table(box=None, pad_edge=False, title="first and last rows", title_justify="left")
-    rows.add_column("")
-    for column in preview.columns:
-        rows.add_column(printable(column.name))
-    for row in (*preview.first, *preview.last):
-        rows.add_row(*map(printable, row))
-    out.print(whole_words(rows))
+    first, last = (preview.first, preview.last) if details else (preview.first[:_FIRST], preview.last[-_LAST:])
+    cells = [["", *(column.name for column in preview.columns)], *first, *last]
+    columns = [[printable(row[place]) for row in cells] for place in range(len(cells[0]))]
+    widths = [max(map(cell_len, column)) + 2 for column in columns]
+    room = len(columns) if details else max(sum(end <= WIDTH for end in accumulate(widths)), 2)
+    for row in zip(*columns[:room], strict=True):
+        padded = (f"{cell}{' ' * (width - cell_len(cell))}" for cell, width in zip(row, widths, strict=False))
+        out.print("".join(padded).rstrip())
+    hidden = [count_of(len(columns) - room, "column")] * (room < len(columns))
+    if hidden or len(cells) - 1 < len(preview.first) + len(preview.last):
+        out.print(f"{'More':10}{' and '.join([*hidden, 'rows'])}: --details")
 
 
 def data_command(
@@ -391,6 +397,7 @@ def data_command(
     study: Path,
     *,
     write_format: bool = False,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Look at a data file as a study reads it: for its owner only, for what is printed has cells of the file in it.
@@ -407,6 +414,8 @@ def data_command(
         The signed study, or a study file.
     write_format
         Write the proposed format to NAME.format.toml beside the data. All commands read it there.
+    details
+        Show three rows from either end, with all columns.
     json
         One JSON document on standard output.
     """
@@ -428,9 +437,10 @@ def data_command(
     if json:
         print_json({**preview.to_json(), "written": None if written is None else str(written)})
         return
-    show_preview(preview)
+    show_preview(preview, details)
     if written is not None:
         out.print(f"written to {printable(str(written))}: every command reads the file so from now on")
     elif preview.proposed:
         where = "in a file that #format= names" if target is None else f"by --write-format, or in {target.name}"
         out.print(f"{proposal(preview)}: if that is how the data were written, say so {where}")
+    print_lines([f"{NEXT}check {quote(str(study))} --key NAME.key --data {quote(str(data))}"])

@@ -5,21 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, printable, progress, warn
 from quietmean.cli.identity import load_identity
-from quietmean.cli.screens import print_lines
+from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
 from quietmean.core.file_kinds import kind_of_content, require_kind_of_store
 from quietmean.core.output import Output
-from quietmean.core.readable import count_of, some_of
+from quietmean.core.readable import ShortFact, count_of, marked, some_of
 from quietmean.node.monitor import read_status, status_path
 from quietmean.node.net import KEY_PREFIX, Purpose, public_key_bytes
-from quietmean.studies.agreement.any_study import has_committee, load_any
+from quietmean.studies.agreement.any_study import facts_of, has_committee, load_any
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
@@ -82,7 +83,12 @@ def invite_command(
     elif line:
         out.print(invitation.signed.to_line())
     else:
-        out.print(f"{path} invites to {invitation.terms.name!r}. Send it to all parties.")
+        follows = "" if previous is None else f" It is version {version}, and follows {after}."
+        lines = [f"{path} invites to {terms.name!r}. Send it to all parties.{follows}", *rows(facts_of(terms))]
+        lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME")
+        if has_committee(terms):
+            lines.append(f"{'Members':10}add --member")
+        print_lines([*lines, f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"])
 
 
 # Public keys of contributors, one a line.
@@ -251,8 +257,10 @@ def seal_command(
     if json:
         print_json({"sealed": str(path), **document})
     else:
-        out.print(f"{path} is the sealed study. Send it to all parties.")
+        out.print(f"{path} is the signed study. Send it to its {count_of(len(sealed.entries), 'party', 'parties')}.")
         show(document)
+        command = "send" if choice.plan.protocol.traits.by_file or has_committee(sealed.terms) else "check"
+        out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key --data FILE")
 
 
 def about(sealed: Sealed) -> dict[str, Any]:
@@ -280,6 +288,7 @@ def _party(sealed: Sealed, index: int) -> dict[str, Any]:
     return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly, **member}
 
 
+_COMPARE = "Compare the code by phone. Else the coordinator could fake keys."
 # So many parties with their keys on the first screen.
 _MOST_KEYS = 4
 
@@ -287,20 +296,16 @@ _MOST_KEYS = 4
 def show(document: dict[str, Any], details: bool = False) -> None:
     """Show the document to people: what is to be compared first; of many parties the keys with ``details`` only."""
     parties = document["parties"]
-    lines = [
-        f"Study {document['study']!r}, version {document['version']}, by {document['convener']}",
-        f"words  {document['words']}",
-        f"or     {document['characters']}",
-        "Call each of the other parties and compare the words. The coordinator alone could deceive you about their keys.",
-    ]
+    facts = [ShortFact("code", document["words"]), ShortFact("or", document["characters"]), ShortFact("by", document["convener"])]
     if len(parties) <= _MOST_KEYS or details:
-        lines += [f"  {party['name']}: {party['key']}{_role(party)}" for party in parties]
+        facts += [ShortFact(party["name"], f"{party['key']}{_role(party)}") for party in parties]
     else:
-        names = some_of([party["name"] for party in parties], 8)
-        lines.append(f"{len(parties)} parties: {names}. Their keys: quietmean verify words --details")
+        names = some_of([party["name"] for party in parties], 4)
+        facts.append(ShortFact("parties", f"{names}. Their keys: quietmean verify words STUDY --details"))
     if "registrar" in document:
-        lines.append(f"  and up to {document['vouchers']} by vouchers of {document['registrar']}")
-    print_lines([*lines, f"digest {document['digest']}"])
+        facts.append(ShortFact("besides", f"up to {document['vouchers']} by vouchers of {document['registrar']}"))
+    lines = [f"Study {document['study']!r}, version {document['version']}", *rows(facts)]
+    print_lines([*lines, *marked("KEYS", _COMPARE), f"digest    {document['digest']}"])
 
 
 def _role(party: dict[str, Any]) -> str:
@@ -341,7 +346,7 @@ def words_command(
         return
     show(document, details)
     if own is None:
-        out.print("Your own entry was not looked for: give --key and --store as for accept.")
+        out.print("Your own entry was not looked for. Give --key and --store as for accept.")
     else:
         out.print(f"Your own entry, {own!r}, is in it as you signed it.")
 

@@ -8,12 +8,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from getpass import getpass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from quietmean.cli.console import err, out, output, print_json, printable
+from quietmean.cli.screens import NEXT
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.readable import indented
+from quietmean.core.readable import printable as without_controls
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import PASSPHRASE_FILE, parse_place, require_name
 from quietmean.studies.agreement.study_keys import revocation
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
     from quietmean.studies.party import Agreement
     from quietmean.studies.party.accounts import AccountQuestion
     from quietmean.studies.party.first_screen import FirstScreen
+
+# What the public entry is for.
+_PUBLIC = "the lines below, for a roster.toml or the approvers of a policy. An invitation does not need them."
 
 
 def new_command(
@@ -62,11 +69,9 @@ def new_command(
         document = {"key": str(key), "public_key": identity.public_key, "name": name, "address": address}
         print_json({**document, "revocation": str(_revocation_path(key))})
         return
-    out.print(f"# {kept_sentence(key)}")
-    out.print(
-        "# Who accepts an invitation hands out nothing of this, and a policy names a data owner's key under approvers. In a "
-        "roster.toml that people write, the entry is:",
-    )
+    of_key = f"accept STUDY.invitation --key {quote(str(key))} --name {quote(name)}"
+    for line in (*kept(key), f"{NEXT}{of_key}", *indented("Public", _PUBLIC)):
+        out.print(f"# {without_controls(line)}")
     out.print(Roster.table(entry).rstrip("\n"))
 
 
@@ -80,9 +85,12 @@ def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
     return identity
 
 
-def kept_sentence(key: Path) -> str:
-    """What to do with the two files of a new identity."""
-    return f"{key} holds the private key: keep it to yourself. {_revocation_path(key)} revokes it. Keep that apart."
+def kept(key: Path) -> list[str]:
+    """Say what to do with the two files of a new identity."""
+    return [
+        f"Private   {key}: keep it here, and show it to nobody.",
+        f"Revoke    {_revocation_path(key)}: it refuses a stolen key. Keep it elsewhere.",
+    ]
 
 
 def _revocation_path(key: Path) -> Path:

@@ -8,16 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from quietmean.cli.console import err, out, print_json, printable
-from quietmean.cli.screens import print_lines
+from quietmean.cli.screens import NEXT, print_lines
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented, marked
 from quietmean.ledger import Budget, Ledger, Refund
 from quietmean.ledger.account import left_shown, left_text
 from quietmean.studies.party import Policy, twins_text
@@ -27,17 +28,16 @@ if TYPE_CHECKING:
 
 # What the sum of charges cannot know, printed where an account is made.
 _SENTENCES = {
-    PrivacyUnit.RECORD: "a record is not a person: somebody with several rows is charged as many times mu. It counts persons "
-    "from its first study on where the data name a column of persons; for other data charge studies with --group ROWS, the "
-    "largest number of rows of one person, or count per party",
-    PrivacyUnit.PERSON: "it counts for all rows of one person; studies that protect one record are refused unless the data say "
-    "rows_per_person beside the column of persons, or --group ROWS, the largest number of rows of one person",
-    PrivacyUnit.PARTY: "it counts for all the data of this party together; studies that protect one record are refused unless "
-    "they are charged with --group RECORDS, the party's number of records",
+    PrivacyUnit.RECORD: "A record is not a person. Somebody with several rows costs as many times mu. Persons are counted from "
+    "the first study on where the data name a column of persons. Else charge with --group ROWS, the most rows of a person.",
+    PrivacyUnit.PERSON: "It counts for all rows of a person. Studies of records are refused unless the data say rows_per_person "
+    "beside the column of persons, or --group ROWS does.",
+    PrivacyUnit.PARTY: "It counts for all the data of this party together. Studies of records are refused unless --group RECORDS "
+    "says how many this party has.",
 }
 _OVERLAP = (
-    "a person whose data several parties of a study hold costs as many times mu, which no party's ledger can see. Agree that "
-    "everybody is with one party only, or charge with --group."
+    "A person at several parties costs as many times mu, and no ledger can see it. Agree that everybody is with one party, or "
+    "charge with --group."
 )
 # The part of delta for rare events from which on it is said how much of it is used.
 _WORTH_SAYING = 0.01
@@ -149,39 +149,46 @@ def budget_command(
         print_json({"ledger": str(path), "accounts": documents})
         return
     for each in accounts:
-        print_lines([*_first_screen(each, twins[each.name])])
+        print_lines([*_first_screen(each, twins[each.name], alone=not accounts[1:])])
         if details:
             out.print()
             _show(each, twins[each.name])
         if is_new:
-            print_lines([_SENTENCES[each.unit], _OVERLAP])
+            print_lines(indented("Counts", _SENTENCES[each.unit]) + indented("Overlap", _OVERLAP))
     if not accounts:
-        out.print("no accounts; make one with --account NAME --budget EPSILON DELTA")
+        out.print("No account exists yet.")
+        print_lines([f"{NEXT}site budget --account NAME --budget EPSILON DELTA"])
+    elif accounts[1:]:
+        print_lines([f"{NEXT}site budget --account {quote(accounts[0].name)}"])
 
 
-def _first_screen(account: Account, twins: Sequence[str]) -> Iterator[str]:
-    """What is left, what must not be overlooked, and the latest entries."""
-    budget, relation = account.budget, f"one {account.unit}, {account.relation}"
+def _first_screen(account: Account, twins: Sequence[str], *, alone: bool) -> Iterator[str]:
+    """What is left, what must not be overlooked, and the latest entries of an account that is shown ``alone``."""
+    budget = account.budget
+    relation = "" if account.relation == Neighbouring.REPLACEMENT else f", {account.relation}"
     left = "nothing" if account.overspent else f"{left_shown(account.remaining_epsilon)} of epsilon {budget.epsilon:g}"
-    yield f"Budget {account.name!r}: {left} left (delta {delta_shown(budget.delta)}; {relation})"
+    yield f"Budget {account.name!r}: {left} left per {account.unit} (delta {delta_shown(budget.delta)}{relation})"
     if account.overspent:
-        yield f"! OVERSPENT  epsilon {epsilon_shown(account.charged_epsilon)} is used, more than {budget.epsilon:g}."
+        yield from marked("OVERSPENT", f"epsilon {epsilon_shown(account.charged_epsilon)} is used, more than {budget.epsilon:g}.")
     if account.frozen is not None:
-        yield f"! FROZEN  since {account.frozen.since}: {account.frozen.reason}"
+        why = f"since {account.frozen.since}: {account.frozen.reason}. No study can use it until --lift REASON."
+        yield from marked("FROZEN", why)
     if twins:
-        yield f"! {twins_text(twins)}"
+        yield from marked("TWIN", twins_text(twins))
     if account.charged_additive_delta > _WORTH_SAYING * budget.additive_delta:
-        yield f"! DELTA  {account.charged_additive_delta:.2g} of {budget.additive_delta:.2g} kept for rare events is used."
+        kept = f"{account.charged_additive_delta:.2g} of {budget.additive_delta:.2g} kept for rare events is used."
+        yield from marked("DELTA", kept)
+    if not (alone and account.entries):
+        return
     latest = account.entries[-_LATEST:]
-    names = max((len(entry.name) for entry in latest), default=0)
+    names = max(len(printable(entry.name)) for entry in latest)
     for entry in latest:
         state = "final" if entry.settled else entry.status
         cost = epsilon_shown(budget.epsilon_of(entry.charged))
-        yield f"  {entry.name:<{names}}  {str(entry.reserved_at)[:10]}  epsilon {cost:>6}  {state}"
+        yield f"  {printable(entry.name):<{names}}  {str(entry.reserved_at)[:10]}  epsilon {cost:>6}  {state}"
     if len(account.entries) > len(latest):
         yield f"  and {count_of(len(account.entries) - len(latest), 'earlier entry', 'earlier entries')}: --details"
-    if account.entries:
-        yield f"Costs add up as squares: used and left do not make {budget.epsilon:g}."
+    yield f"Costs add up as squares. So used and left do not make {budget.epsilon:g}."
 
 
 def account_json(account: Account) -> dict[str, Any]:

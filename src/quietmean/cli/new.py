@@ -14,18 +14,20 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.common import refuse_stray
-from quietmean.cli.console import err, out, output, print_json, printable, warn
+from quietmean.cli.console import err, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
+from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
+from quietmean.core.readable import indented
 from quietmean.planning.automatic import AUTO, MANY
 from quietmean.protocols import configure
 from quietmean.statistics import INDICATOR
 from quietmean.statistics.questions import named_in
 from quietmean.statistics.registry import is_statistic
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.any_study import is_study, study_text
+from quietmean.studies.agreement.any_study import facts_of, is_study, study_text
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.dictionary import Dictionary
 from quietmean.studies.outcome.feasible import require_in_general
@@ -175,12 +177,13 @@ def new_command(
     if json:
         more = {} if proposed is None else {"proposed": proposed}
         print_json({"study": str(save), **more, **({"format": str(beside)} if codes else {})})
-    else:
-        if codes:
-            out.print(f"{beside} has the codes of raw exports: each site keeps it beside its data as NAME.format.toml")
-        out.print(f"{save} holds the study; quietmean study invite {quote(str(save))} --key YOUR.key makes the invitation")
-        if proposed is not None:
-            out.print(proposed)
+        return
+    lines = [f"{save} holds study {terms.name!r}.", *rows(facts_of(terms))]
+    if codes:
+        lines += indented("Codes", f"{beside} has those of raw exports. Each site keeps it beside its data as NAME.format.toml.")
+    if proposed is not None:
+        lines += indented("Tip", proposed)
+    print_lines([*lines, f"{NEXT}study invite {quote(str(save))} --key YOUR.key"])
 
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:
@@ -188,14 +191,14 @@ def _proposed(terms: StudyTerms, path: Path) -> str | None:
     if terms.committee is not None:
         return None
     if terms.protocol != AUTO and terms.transport == "connections" and configure(terms.protocol, terms.options).traits.by_file:
-        why = f"under {terms.protocol} a party can take part by one file"
+        why = f"Under {terms.protocol} a party can take part by one file."
     elif terms.protocol == AUTO and (terms.minimum or 0) > MANY:
-        why = f"this study waits for at least {terms.minimum} parties, which are seldom online together"
+        why = f"At least {terms.minimum} parties are seldom online together."
     else:
         return None
     return (
-        f"{why}: a committee opens one file of each with nearly the error of a trusted curator, with "
-        f"--committee 5 --contribute-by TIME; quietmean plan --study {quote(str(path))} --parties N says what each gives"
+        f"{why} With --committee 5 --contribute-by TIME a committee opens one file of each, with nearly the error of a trusted "
+        f"curator. To compare: quietmean plan --study {quote(str(path))} --parties N"
     )
 
 

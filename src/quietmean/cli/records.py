@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
 
-from quietmean.cli.console import err, out, print_json, printable
+from quietmean.cli.console import err, out, print_json, printable, step_of
+from quietmean.cli.screens import BELOW, NEXT, OK, WIDTH, print_lines, rows
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_kind_of_store
-from quietmean.core.readable import count_of
+from quietmean.core.readable import ShortFact, count_of, epsilon_shown, indented, marked
 from quietmean.node.monitor import NodeView, headline, read_status, seconds_between, sentence, status_path, traffic_text
 from quietmean.node.storage import find_stores, in_use, remove_store, size_of
 
@@ -28,6 +31,7 @@ def audit_command(
     against: Annotated[list[Path] | None, Parameter(consume_multiple=1)] = None,
     log: Path | None = None,
     policy: Path | None = None,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Show what this site was asked, who said yes, what was charged, and how studies ended; or verify that nothing was changed.
@@ -45,6 +49,8 @@ def audit_command(
         The log file. Default: the policy's, or audit.jsonl in the user's data folder.
     policy
         This site's rules for taking part. Default: policy.toml in the user's settings folder.
+    details
+        Show all entries, with all that they say.
     json
         One JSON document on standard output.
     """
@@ -65,10 +71,17 @@ def audit_command(
             {"log": str(audit_log.path), "entries": [_entry_json(logged.entry, logged.signed.digest) for logged in entries]}
         )
         return
-    for logged in entries:
-        out.print(printable(_line(logged.entry)))
+    shown = entries if details else entries[-_LATEST:]
+    if len(shown) < len(entries):
+        out.print(f"{len(entries):,} entries, the latest {len(shown)} below. All: --details")
+    for logged in shown:
+        out.print(printable(_line(logged.entry) if details else _in_short(logged.entry)))
     if rest.strip(b"\n"):
         err.print("the last line is torn: its writer was stopped, or its end was cut off")
+    if not details:
+        print_lines([f"{'Log':10}{audit_log.path}"])
+        named = "".join(f" {option} {quote(str(path))}" for option, path in (("--log", log), ("--policy", policy)) if path)
+        print_lines([f"{NEXT}site audit verify --against RECEIPT{named}"])
 
 
 def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None:
@@ -99,15 +112,15 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
     if verification.faults:
         raise SystemExit(InputError.exit_code)
     if not json:
-        how_far = (
-            f"and the head in each of {count_of(len(receipts), 'receipt')} is in it"
+        count = count_of(len(verification.entries), "entry", "entries")
+        receipts_text = (
+            f"The end of the log in {'it' if len(receipts) == 1 else 'each'} is here."
             if receipts
-            else "but only receipts show whether its end was cut off or all of it made again. Give --against."
+            else "Only receipts show whether its end was cut off, or all of it made again."
         )
-        out.print(
-            f"{log.path}: {count_of(len(verification.entries), 'entry', 'entries')}, each signed and following on the one "
-            f"before; {how_far}",
-        )
+        lines = [f"{OK}{count}, each signed, each after the one before."]
+        lines += [f"{OK}{count_of(len(receipts), 'receipt')}: {receipts_text}"] if receipts else [f"{BELOW}{receipts_text}"]
+        print_lines([*lines, f"{'Log':10}{log.path}", *([] if receipts else [f"{NEXT}site audit verify --against RECEIPT"])])
 
 
 def _entry_json(entry: LogEntry, digest: str) -> dict[str, Any]:
@@ -117,6 +130,26 @@ def _entry_json(entry: LogEntry, digest: str) -> dict[str, Any]:
 def _line(entry: LogEntry) -> str:
     about = f": {_values_text(entry.about)}" if entry.about else ""
     return f"{entry.number} {entry.time} {entry.party} {entry.study} {entry.contract[:16]} {entry.event}{about}"
+
+
+# So many entries on the first screen, and what it says of each.
+_LATEST = 8
+_BRIEF: dict[str, Callable[[Any], str]] = {
+    "by": lambda value: f"by {value}",
+    "epsilon": lambda value: f"epsilon {epsilon_shown(value) if isinstance(value, float) else value}",
+    "account": lambda value: f"account {value}",
+    "charged": lambda value: "charged" if value else "not charged",
+    "result": lambda value: "with a result" if value else "without a result",
+    "reason": str,
+    "title": str,
+}
+
+
+def _in_short(entry: LogEntry) -> str:
+    """One line of the screen."""
+    about = ", ".join(say(entry.about[name]) for name, say in _BRIEF.items() if name in entry.about)
+    text = f"{entry.time[:16].replace('T', ' ')} {entry.party} {entry.study} {entry.event}"
+    return shorten(f"{entry.number} {text}: {about}" if about else f"{entry.number} {text}", WIDTH, placeholder=" ...")
 
 
 def _values_text(about: Mapping[str, Any]) -> str:
@@ -137,6 +170,7 @@ def status_command(
     store: Path | None = None,
     *,
     study: Path | None = None,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Show where a node is that runs on this machine, or where it was when it stopped. It is not disturbed.
@@ -149,6 +183,8 @@ def status_command(
         The store that was given to join. Its default is STUDY-PARTY.store.
     study
         Instead of a store: the study file. Shows all nodes whose stores are beside it.
+    details
+        Also show where a node that has finished was last, and what it refused.
     json
         One JSON document on standard output.
     """
@@ -157,7 +193,7 @@ def status_command(
         print_json({"nodes": nodes})
     else:
         for node in nodes:
-            _show(node)
+            print_lines(_node_lines(node, details))
     if not all(node["state"] in ("running", "finished") for node in nodes):
         raise SystemExit(3)
 
@@ -186,7 +222,12 @@ def _judged(status: dict[str, Any]) -> dict[str, Any]:
     return status
 
 
-def _show(node: dict[str, Any]) -> None:
+# What the states of a node mean.
+_STATES = {"running": "runs", "finished": "has finished", "failed": "has failed", "stopped": "was stopped", "gone": "has ended"}
+
+
+def _node_lines(node: dict[str, Any], details: bool) -> list[str]:
+    """What is known of a node: its state, what it does, whom it waits for, and what to do."""
     try:
         view = convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView, ValueError)
         age = seconds_between(view.updated, datetime.now(UTC).isoformat())
@@ -195,23 +236,28 @@ def _show(node: dict[str, Any]) -> None:
         raise InputError(
             f"the status of {node['store']} is not as it should be ({error}). Restore it if it was edited."
         ) from None
-    out.print(f"{printable(str(node.get('study')))}, {headline(view)}")
-    reason = f": {printable(view.reason)}" if view.reason else ""
     alive = {True: f"process {node['pid']}", False: "no process", None: f"process {node['pid']}, which cannot be seen from here"}
-    out.print(f"  {node['state']} ({alive[node['alive']]}){reason}")
-    if node["state"] == "running" and age > _SILENCE:
-        out.print(f"  no sign from the process for {age:.0f} s: it hangs, or its machine has no time for it", style="yellow")
-    out.print(f"  {traffic}")
+    state, over = node["state"], node["state"] == _OVER
+    facts = [] if over and not details else [ShortFact("at", f"{step_of(view.phase)}{headline(view)}")]
+    facts += [ShortFact("why", view.reason)] if view.reason else []
+    facts.append(ShortFact("traffic", traffic))
     for peer in view.peers:
         if peer.late or peer.name in view.waiting_for:
             heard = "never heard of"
             if peer.last_heard is not None:
                 heard = f"last heard of {seconds_between(peer.last_heard, view.updated):.0f} s before"
-            out.print(f"  {printable(peer.name)}: {heard}, late {count_of(peer.late, 'time')}")
-    for line in view.refused[-3:]:
-        out.print(f"  refused {printable(line)}")
-    if view.last_event is not None:
-        out.print(f"  last: {printable(sentence(view.last_event))}")
+            facts.append(ShortFact(peer.name, f"{heard}, late {count_of(peer.late, 'time')}"))
+    facts += [ShortFact("refused", line) for line in view.refused[-3:]]
+    if view.last_event is not None and (details or not over):
+        facts.append(ShortFact("last", sentence(view.last_event)))
+    lines = [
+        f"Study {str(node.get('study'))!r}: {view.party} {_STATES.get(state, state)} ({alive[node['alive']]}).",
+        *rows(facts),
+    ]
+    if state == "running" and age > _SILENCE:
+        lines += marked("SILENT", f"No sign from the process for {age:.0f} s. It hangs, or its machine has no time for it.")
+    receipt = Path(node["store"]).with_suffix(".receipt.json")
+    return [*lines, f"{NEXT}result {quote(str(receipt))}"] if over and receipt.exists() else lines
 
 
 def _state(node: dict[str, Any]) -> dict[str, Any]:
@@ -259,8 +305,7 @@ def clean_command(
     if json:
         print_json({"removed": [str(path) for path in removed]})
     else:
-        for path in removed:
-            out.print(f"removed {path}")
+        print_lines(indented("Removed", ", ".join(map(str, removed))))
 
 
 def _described(store: Path) -> dict[str, Any]:
@@ -291,10 +336,26 @@ def _list(stores: list[dict[str, Any]], json: bool) -> None:
     if json:
         print_json({"stores": stores})
         return
-    for store in stores:
-        use = ", in use" if store["in_use"] else ""
-        about = f"{store['study'] or 'a study'}, {store['party'] or 'a party'}"
-        text = f"{store['store']}: {about}: {store['state']}{use}; {store['bytes'] / 1000:.0f} kB, changed {store['changed']}"
-        out.print(printable(text))
     if not stores:
-        out.print("no stores here: they are beside the study file, named STUDY-PARTY.store")
+        print_lines(["This folder has no store. Stores are beside the study file, named STUDY-PARTY.store."])
+        return
+    over = [store for store in stores if store["state"] == _OVER and not store["in_use"]]
+    size = sum(store["bytes"] for store in stores)
+    can_go = "The studies of {} have ended, so they can go." if over else "None can go: no study has ended."
+    out.print(f"{count_of(len(stores), 'store')}, {size / 1000:.0f} kB. {can_go.format(len(over))}")
+    columns = [
+        (
+            store["store"],
+            f"{store['study'] or 'a study'}, {store['party'] or 'a party'}",
+            f"{store['state']}{', in use' * store['in_use']}",
+            f"{store['bytes'] / 1000:.0f} kB",
+            f"{store['changed'][:16].replace('T', ' ')} UTC",
+        )
+        for store in stores
+    ]
+    widths = [max(len(printable(each[place])) for each in columns) for place in range(4)]
+    for each in columns:
+        cells = [f"{printable(cell):<{width}}" for cell, width in zip(each, (*widths, 0), strict=True)]
+        out.print(f"  {'  '.join(cells)}")
+    if over:
+        print_lines([f"{NEXT}site clean --remove {quote(over[0]['store'])}"])

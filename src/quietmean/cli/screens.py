@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quietmean.cli.console import gate_sentence, out
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.readable import count_of, delta_shown, epsilon_shown, listed, printable
+from quietmean.core.readable import ShortFact, count_of, delta_shown, epsilon_shown, indented, listed, printable
 from quietmean.privacy import CoalitionCertificate
 from quietmean.privacy.loss import EXACT
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 WIDTH = 80
 # A verdict, or the blank below it.
 OK, NO, BELOW = "OK  ", "NO  ", "    "
-# Before a command to be pasted, which is never broken.
-COMMAND = "Start: "
+COMMAND, NEXT = "Start: ", "Next      quietmean "
+# A line with a command to be pasted is never broken.
+_PASTED = re.compile(r"\w+:? +quietmean ")
+# Where the text of a row begins that says something of a study.
+_ROW = 13
 # So many parties, and so many warnings, of more.
 _WORST, _WARNINGS = 5, 3
 # What two computations of one figure may differ by.
@@ -37,12 +41,19 @@ def print_lines(lines: Sequence[str]) -> None:
     for line in lines:
         text = printable(line)
         head = len(OK) if text.startswith((OK, NO)) else len(text) - len(text.lstrip("! "))
-        if text.startswith(COMMAND):
+        if _PASTED.match(text):
             out.print(text)
             continue
         parts = textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False)
         for part in parts or [""]:
             out.print(part)
+
+
+def rows(facts: Iterable[ShortFact]) -> list[str]:
+    """The lines of what is said of a study, below its name, such as "  asks       mean(age)"."""
+    shown = list(facts)
+    indent = max(_ROW, *(len(printable(fact.key)) + 4 for fact in shown))
+    return [line for fact in shown for line in indented(f"  {printable(fact.key)}", printable(fact.text), indent)]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,20 @@ from cyclopts import Parameter
 
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
-from quietmean.cli.screens import BELOW, NO, OK, print_lines
+from quietmean.cli.screens import BELOW, NO, OK, print_lines, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_as, read_json
 from quietmean.core.party import PartyId
-from quietmean.core.readable import count_of, epsilon_shown, epsilon_text, some_of
+from quietmean.core.readable import (
+    ShortFact,
+    count_of,
+    epsilon_shown,
+    epsilon_text,
+    error_text,
+    for_terminal,
+    number_text,
+    some_of,
+)
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary
 from quietmean.privacy.coalitions import Effort
@@ -29,7 +38,7 @@ from quietmean.simulation import attack, simulate
 
 if TYPE_CHECKING:
     from quietmean.privacy import PrivacyAnalysis
-    from quietmean.simulation import AttackResult
+    from quietmean.simulation import AttackResult, SimulationResult
 
 
 def simulate_command(
@@ -40,6 +49,7 @@ def simulate_command(
     dropouts: float | None = None,
     gate: bool = False,
     workers: str = "1",
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Simulate independent runs of a plan on random values: mean squared error against the prediction.
@@ -58,10 +68,12 @@ def simulate_command(
         Check each run before its release, as parties do. This takes far longer.
     workers
         How many processes of this machine share the work; or the address of a Dask scheduler, such as tcp://host:8786.
+    details
+        Also show the mean squared errors.
     json
         One JSON document on standard output.
     """
-    loaded = Plan.from_json(read_json(plan, FileKind.PLAN))
+    loaded, began = Plan.from_json(read_json(plan, FileKind.PLAN)), time.monotonic()
     with progress("simulating") as line:
         result = simulate(
             loaded,
@@ -81,12 +93,36 @@ def simulate_command(
     if json:
         print_json(document)
         return
-    out.print(
-        f"mean squared error {result.mse:.5g} +- {result.mse_standard_error:.2g} per coordinate over {len(result.errors)} runs "
-        f"(predicted {result.prediction:.5g}); {result.failed} runs failed"
-        + ("" if result.refused is None else f", {result.refused} of them refused before the release")
-        + "".join(f"\n{count} failed: {why}" for why, count in result.failures.items())
-    )
+    print_lines(_simulated(loaded, result, time.monotonic() - began))
+    if details:
+        out.print(
+            f"mean squared error {result.mse:.5g} +- {result.mse_standard_error:.2g} per coordinate over {len(result.errors)} "
+            f"runs (predicted {result.prediction:.5g})"
+        )
+
+
+def _simulated(plan: Plan, result: SimulationResult, seconds: float) -> list[str]:
+    """The first screen of a simulation: its error beside the predicted one, and which runs have no result."""
+    of = f"{count_of(plan.target.parties, 'party', 'parties')}, {plan.protocol.name}"
+    lines = [f"{count_of(result.runs, 'run')} of {of}, on random values, {seconds:.0f} s"]
+    if len(result.estimates):
+        # The standard error of a root.
+        error = math.sqrt(result.mse)
+        spread = result.mse_standard_error / (2 * error) if error > 0 else 0.0
+        predicted = math.sqrt(result.prediction) if result.prediction >= 0 else math.nan
+        of_one = plan.input_domain.text.replace("1 coordinate", "one number")
+        facts = [
+            ShortFact(
+                "error", f"+-{for_terminal(number_text(error, spread))} (+-{error_text(spread)}) root mean squared, {of_one}"
+            )
+        ]
+        facts.append(
+            ShortFact("predicted", "nothing" if math.isnan(predicted) else f"+-{for_terminal(number_text(predicted, spread))}")
+        )
+        lines += rows(facts)
+    refused = "" if result.refused is None else f", {result.refused} of them by the gate"
+    lines.append(f"Without a result: {result.failed} of {count_of(result.runs, 'run')}{refused}.")
+    return [*lines, *(f"{BELOW}{count} failed: {why}" for why, count in result.failures.items())]
 
 
 DELTA = 1e-6

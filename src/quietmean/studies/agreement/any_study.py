@@ -11,7 +11,10 @@ from typing import Any, TypeAlias
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
+from quietmean.core.readable import ShortFact, count_of, delta_shown, epsilon_shown
 from quietmean.core.toml_files import read_tables
+from quietmean.planning.automatic import AUTO
+from quietmean.statistics import Column
 from quietmean.studies.agreement.session_study import TABLE, SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -103,3 +106,41 @@ def _value(value: Any) -> str:
         case _:
             # A JSON string is a valid TOML basic string; DEL is the one control character that JSON leaves as it is.
             return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def facts_of(study: AnyStudy) -> list[ShortFact]:
+    """What a study asks, of which columns, and for what cost, before its parties are known."""
+    promise = f"epsilon {epsilon_shown(study.epsilon)} (delta {delta_shown(study.delta)})"
+    if isinstance(study, StudyTerms) and study.nats is not None:
+        promise = study.in_words
+    how = "protocol chosen at signing" if study.protocol == AUTO else f"protocol {study.protocol}"
+    cost = f"{promise} per {study.unit}; {how}"
+    return [ShortFact("asks", asked_text(study)), ShortFact("uses", used_text(study)), ShortFact("costs", cost)]
+
+
+def asked_text(study: AnyStudy) -> str:
+    """What is asked for."""
+    if not isinstance(study, SessionStudy):
+        return "; ".join(statistic.text for statistic in study.workload.statistics)
+    vectors = f"vectors of {count_of(study.dimension, 'number')}, of L2 norm {study.clip:g}"
+    return f"at most {count_of(study.rounds, 'mean')} of {vectors}"
+
+
+def used_text(study: AnyStudy) -> str:
+    """Which columns, with all that is agreed on their values."""
+    if isinstance(study, SessionStudy):
+        return "vectors that a program at your site makes"
+    imputed = study.workload.imputed()
+    return ", ".join(_column(column, column in imputed) for column in study.workload.columns)
+
+
+def _column(column: Column, imputed: bool) -> str:
+    return column_text(column, f"; missing counts as {column.centre:g}" if imputed else "")
+
+
+def column_text(column: Column, missing: str) -> str:
+    """Name a column with what its cells may be. ``missing``: what is said of missing cells; of yes or no they are none."""
+    if column.boolean:
+        return f"{column.name} (yes or no)"
+    domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
+    return f"{column.name} ({domain}{missing})"

@@ -20,7 +20,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.interception import already_public
 from quietmean.protocols.target import eavesdropping_text, is_random
 from quietmean.statistics import Column, Workload
-from quietmean.studies.agreement.any_study import AnyStudy, require_study
+from quietmean.studies.agreement.any_study import AnyStudy, column_text, require_study
 from quietmean.studies.agreement.deadlines import CommitteeTerms, in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
@@ -28,7 +28,7 @@ from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.agreement import Agreement, ContractFact, Signatory, place_of, signatories
-from quietmean.studies.party.first_screen import always_facts, column_text
+from quietmean.studies.party.first_screen import always_facts
 
 # What a party is called that no list names.
 BY_VOUCHER = "by voucher"

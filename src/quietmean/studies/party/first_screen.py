@@ -21,7 +21,8 @@ from quietmean.core.readable import (
 )
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
-from quietmean.statistics import Column, Workload
+from quietmean.statistics import Workload
+from quietmean.studies.agreement.any_study import asked_text, used_text
 from quietmean.studies.agreement.deadlines import CommitteeTerms, in_words
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
@@ -280,8 +281,8 @@ def _title(agreed: Agreement) -> str:
 def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
     facts = [
         ShortFact("for", _answer_to(agreed)),
-        ShortFact("asks", _asked(agreed)),
-        ShortFact("uses", f"{_used(agreed)}{f', of {own.rows}' if own.rows else ''}"),
+        ShortFact("asks", asked_text(agreed.study)),
+        ShortFact("uses", f"{used_text(agreed.study)}{f', of {own.rows}' if own.rows else ''}"),
         ShortFact("costs", f"{_costs(agreed)}{f'; {own.left}' if own.left else ''}"),
         ShortFact("against", f"{_against(agreed)}{_if_all(agreed)}"),
     ]
@@ -313,35 +314,6 @@ def _purpose(agreed: Agreement) -> str:
     purpose = agreed.study.purpose if isinstance(agreed.study, SessionStudy) else {}
     text = canonical_json(purpose).decode() if purpose else ""
     return text if len(text) <= _PURPOSE else f"{text[:_PURPOSE]}..."
-
-
-def _asked(agreed: Agreement) -> str:
-    study = agreed.study
-    if not isinstance(study, SessionStudy):
-        return "; ".join(text for _, text in agreed.asks_for)
-    vectors = f"vectors of {count_of(study.dimension, 'number')}, of L2 norm {study.clip:g}"
-    return f"at most {count_of(study.rounds, 'mean')} of {vectors}"
-
-
-def _used(agreed: Agreement) -> str:
-    """Which columns, with all that is agreed on their values."""
-    workload = _workload(agreed)
-    if workload is None:
-        return "vectors that a program at your site makes"
-    imputed = workload.imputed()
-    return ", ".join(_column(column, column in imputed) for column in workload.columns)
-
-
-def _column(column: Column, imputed: bool) -> str:
-    return column_text(column, f"; missing counts as {column.centre:g}" if imputed else "")
-
-
-def column_text(column: Column, missing: str) -> str:
-    """Name a column with what its cells may be. ``missing``: what is said of missing cells; of yes or no they are none."""
-    if column.boolean:
-        return f"{column.name} (yes or no)"
-    domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
-    return f"{column.name} ({domain}{missing})"
 
 
 _PER = {PrivacyUnit.RECORD: "per record", PrivacyUnit.PERSON: "per person (all their rows)"}
