@@ -189,7 +189,7 @@ def test_by_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_in_which_one_party_heard_less_shows_the_result_of_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is paid for, and each party's result holds for itself."""
     run_with("Plan.dissemination_machine = telling_apart(2, 0)", monkeypatch)
-    with pytest.warns(UserWarning, match="1 party of 3 did not hear all releases in time"):
+    with pytest.warns(UserWarning, match="1 party of 3 did not receive all releases in time"):
         shown = study().run([frame(age) for age in AGES])
     assert shown.missing == []
     assert abs(float(shown["mean(age)"].value[0]) - np.mean(AGES)) < 15

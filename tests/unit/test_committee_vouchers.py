@@ -260,7 +260,7 @@ def test_the_contract_says_who_admits_and_what_it_can_do(registrar: Registrar, s
     said = dict(contract.lines())["admits"]
     assert registrar.public_key in said
     assert "up to 12" in said
-    assert "a registrar that lies can contribute in the place of all of them" in said
+    assert "A registrar that lies can contribute in the place of all of them" in said
     assert "learns nothing more than all other contributors together" in said
     assert contract.to_json()["committee"]["registrar"] == registrar.public_key
     assert (contract.own.name, contract.digest) == ("by voucher", study.sealed.digest)

@@ -167,8 +167,9 @@ class Node:
         # A step of the grid is rounding, which the plan states.
         if not np.allclose(admitted.vector, vector, rtol=1e-9, atol=self.plan.value_step):
             warn_caller(
-                f"the vector lies outside the plan's domain ({self.plan.input_domain.text}) and was moved into it; to state "
-                "another one, plan with domain=... (for you only: who else learns this learns something about the data)",
+                f"the vector lies outside the plan's domain ({self.plan.input_domain.text}) and was moved into it. "
+                "To state another one, plan with domain=... Keep this to yourself: others would learn something "
+                "about the data",
             )
         result = await rooms.node.run_party(
             rooms.node.NodeSettings(

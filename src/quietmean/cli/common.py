@@ -146,9 +146,9 @@ FIRST_OPTIONS = {
     "study new": ("--name", "--dictionary", "--minimum", "--start-by", "--transport", "--contribute-by", *_OF_STUDY),
 }
 _COMMON = (
-    "With every command: --quiet shows only results and errors. --force overwrites a file of the same kind, but never a key, "
-    "data, a receipt, a contribution or a signed study. --log-file FILE also writes a log, with nothing about the data. "
-    "With --json an error is a JSON document too."
+    "With every command, --quiet shows only results and errors. --force overwrites a file of the same kind, but "
+    "never a key, data, a receipt, a contribution or a signed study. --log-file FILE also writes a log, with nothing "
+    "about the data. With --json an error is a JSON document too."
 )
 _CODES = (
     "Exit codes: 0 done; 1 a defect of quietmean; 2 a mistake in the command or its files, and the message says how to "

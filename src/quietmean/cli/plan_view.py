@@ -166,8 +166,9 @@ def _committee_sentence(row: dict[str, Any]) -> str:
     drawn = row["committee"]
     sent, received = (drawn[f"bytes_member_{way}"] / 1e6 for way in ("sends", "receives"))
     return (
-        f"{row['protocol']} with a committee of {drawn['members']} drawn of the parties (an estimate; none is here yet): "
-        f"{drawn['colluding_members']} of them collude at most, but for {drawn['beta']:.2g} of delta; a party would send "
-        f"{drawn['bytes_party_sends'] / 1e6:.3g} MB, a member {sent:.3g} MB, and a member would receive {received:.3g} MB; "
-        f"{drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 Mbit/s"
+        f"{row['protocol']} with a committee of {drawn['members']} drawn of the parties (an estimate, as none is "
+        f"here yet). At most {drawn['colluding_members']} of them collude, but for {drawn['beta']:.2g} of delta. A "
+        f"party would send {drawn['bytes_party_sends'] / 1e6:.3g} MB. A member would send {sent:.3g} MB and receive "
+        f"{received:.3g} MB. It takes {drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 "
+        "Mbit/s"
     )

@@ -257,10 +257,12 @@ class OfficerPage:
         if math.isinf(epsilon):
             return ["Without a bound nothing can be said about what somebody can find out."]
         return [
-            "Take a person whose data are one such unit, and somebody who wants to know one thing about them: whether "
-            "these data are theirs or somebody else's, or which of two values they have. All that this adversary sees "
-            f"changes the odds of any such guess by a factor of at most {words.factor_up(words.factor_of(epsilon))} (e to the "
-            f"power ε, {name}), except with a probability of about δ = {delta}.",
+            (
+                "Take a person whose data are one such unit. Somebody wants to know whether these data are theirs or "
+                "somebody else's, or which of two values they have. All that this adversary sees changes the odds of any "
+                f"such guess. The factor is at most {words.factor_up(words.factor_of(epsilon))} (e to the power ε, {name}"
+                f"), except with a probability of about δ = {delta}."
+            ),
             (
                 "That holds for any other knowledge and any computation of the adversary. It does not forbid "
                 "conclusions that would be drawn without this person's data just as well."

@@ -330,8 +330,9 @@ def _admitted(by_voucher: Mapping[str, Any]) -> str:
     if not (isinstance(registrar, str) and isinstance(number, int) and isinstance(used, int)):
         return ""
     return (
-        f"besides those who are listed up to {number} by vouchers of the registrar {registrar}, {used} of whom are in the "
-        "result; a registrar that lies can be all of them, and learns no more than all other contributors together"
+        f"besides those who are listed up to {number} by vouchers of the registrar {registrar}, {used} of whom are "
+        "in the result. A registrar that lies can be all of them, and learns no more than all other contributors "
+        "together"
     )
 
 

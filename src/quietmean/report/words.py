@@ -142,8 +142,8 @@ def odds(epsilon: float, delta: float, whose: str) -> str:
     if factor > _LARGEST_FACTOR:
         return ""
     return (
-        f"Anyone who sees all that this adversary sees can improve the odds of any guess about {whose} by a factor of at most "
-        f"{rounded_up(factor)} (e to the power ε), except with a probability of about δ = {power(delta)}."
+        f"Anyone who sees all that this adversary sees can improve the odds of any guess about {whose}. The factor "
+        f"is at most {rounded_up(factor)} (e to the power ε), except with a probability of about δ = {power(delta)}."
     )
 
 

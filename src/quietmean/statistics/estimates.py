@@ -289,8 +289,8 @@ def _coarse(entries: Sequence[Estimate], noise_only: bool) -> tuple[Flag, ...]:
     if not terms:
         return ()
     text = (
-        f"{some_of(terms, 3)}: more than a quarter of the interval is what the bins leave open, as half as many of them tell: it "
-        "may hold too seldom; choose more bins, or edges nearer together"
+        f"{some_of(terms, 3)}: more than a quarter of the interval is what the bins leave open, as half as many of "
+        "them show. It may hold too seldom. Choose more bins, or edges nearer together"
     )
     return (Flag("coarse-bins", text, tuple(terms)),)
 

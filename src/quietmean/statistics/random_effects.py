@@ -49,8 +49,9 @@ def few_sites(count: int, terms: tuple[str, ...], prefix: str = "") -> list[Flag
     if count >= ENOUGH_SITES:
         return []
     text = (
-        f"{count} sites do not show how sites like these are distributed: the interval of what they have in common holds if "
-        "their true values are normally distributed, and in as few as 88 of 100 studies if these are skewed as waiting times are"
+        f"{count} sites do not show how sites like these are distributed. The interval of what they have in common "
+        "holds if their true values are normally distributed. If these are skewed as waiting times are, it holds in "
+        "as few as 88 of 100 studies"
     )
     return [Flag.shared("few-sites", prefix, text, terms) if prefix else Flag("few-sites", text, terms)]
 

@@ -127,8 +127,8 @@ class Fit:
                 terms.update(level.terms)
         estimated = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if name in terms and not hidden)
         text = (
-            "outcomes there are none, or all that can be, as far as the noise shows: what depends on them may be any distance "
-            "away, no interval holds for it, and nothing is printed"
+            "outcomes there are none, or all that can be, as far as the noise shows. What depends on them may be any "
+            "distance away. No interval holds for it, and nothing is printed"
         )
         return [Flag("separated", f"{some_of(names, 3)}: {text}", estimated)] if estimated else []
 
@@ -141,8 +141,8 @@ class Fit:
         moving = ~self.unknown & (steps > _SETTLED * errors) & (steps > _BY_NOISE * math.sqrt(2) * np.sqrt(noise))
         terms = tuple(name for name, moves in zip(self.names, moving, strict=True) if moves)
         text = (
-            "the last step was longer than the standard error, as where levels or columns tell the outcome without error "
-            "(separation), or rounds are too few: no interval holds for it, and nothing is printed"
+            "the last step was longer than the standard error, so no interval holds for it, and nothing is printed. "
+            "This happens where levels or columns tell the outcome without error (separation), or rounds are too few"
         )
         return [Flag("not-settled", f"{some_of(list(terms), 3)}: {text}", terms)] if terms else []
 
@@ -216,8 +216,9 @@ class Fit:
             flags.append(
                 Flag(
                     "not-identified",
-                    f"{some_of(list(terms), 3)}: the noise hides their information, as of too few records with a level, of "
-                    "columns that nearly follow from each other, or of outcomes that terms tell without error: nothing is known",
+                    f"{some_of(list(terms), 3)}: the noise hides their information, so nothing is known. Records "
+                    "with a level may be too few, columns may nearly follow from each other, or terms may tell "
+                    "outcomes without error",
                     terms,
                 )
             )
@@ -228,8 +229,9 @@ class Fit:
             flags.append(
                 Flag(
                     "cut",
-                    f"about {100 * newton.cut:.0f} % of the records are beyond the public bounds of scores, predictors or means "
-                    "and count as at these: the answer is drawn towards no effect; choose a larger residual, or more rounds",
+                    f"about {100 * newton.cut:.0f} % of the records are beyond the public bounds of scores, "
+                    "predictors or means, and count as at these. The answer is drawn towards no effect. Choose a "
+                    "larger residual, or more rounds",
                 )
             )
         return tuple(flags)

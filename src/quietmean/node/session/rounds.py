@@ -194,8 +194,8 @@ class PhaseRunner:
             # It would draw, vote or send again, otherwise than before.
             names = ", ".join(context.names(ahead))
             raise ProtocolFailure(
-                f"{names} had messages of this party from later rounds than its store knows of: the store was restored from a "
-                "backup or copied, and takes no part in a study that has begun. Start a new study."
+                f"{names} had messages of this party from later rounds than its store knows of, so the store was "
+                "restored or copied. Start a new study, this one has begun and goes on without it."
             )
         context.inbox.note_seen(self._may_have_come(here[1]))
 

@@ -130,9 +130,9 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         sources=(literature.SHARING, literature.PACKED_SHARING),
         keeps_target=True,
         guarantee=(
-            "(epsilon, delta)-differential privacy under replacement of one unit's value, against all other contributors with "
-            "the planned number of members, who do anything; an upper bound that holds before the start; assumes AES-256 as a "
-            "source of random numbers, and hybrid encryption to members"
+            "(epsilon, delta)-differential privacy under replacement of one unit's value, against all other "
+            "contributors with the planned number of members, who do anything. It is an upper bound that holds "
+            "before the start. It assumes AES-256 as a source of random numbers, and hybrid encryption to members"
         ),
         trust="at most the planned number of the committee's members collude; they may collude with all other contributors",
         linear=False,

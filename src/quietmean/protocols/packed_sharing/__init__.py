@@ -156,9 +156,10 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         sources=(literature.SHARING, literature.PACKED_SHARING),
         keeps_target=True,
         guarantee=(
-            "(epsilon, delta)-differential privacy under replacement against any coalition of the planned size that does "
-            "anything, an upper bound that holds before the start; assumes AES-256 as a source of random numbers, private "
-            "channels, and that whether and when parties deal, leave or are late does not depend on values or noise"
+            "(epsilon, delta)-differential privacy under replacement against any coalition of the planned size that "
+            "does anything. It is an upper bound that holds before the start. It assumes AES-256 as a source of "
+            "random numbers, and private channels. It assumes that whether and when parties deal, leave or are late "
+            "does not depend on values or noise"
         ),
         linear=False,
         unpromised_if_read="its claim takes for granted that nobody reads shares, which would add up to values",

@@ -77,8 +77,8 @@ def conclude(packing: Packing, sums: Mapping[int, Elements], lies: int, size: in
 def _problem(corrected: int) -> str:
     able = f"more than {corrected} of them are wrong" if corrected else "at least one of them is wrong"
     return (
-        f"the members' sums do not fit together: {able}, and the result is refused; start a new study, with its own charge, and "
-        "plan for more wrong sums (option lies) to learn whose they are"
+        f"the members' sums do not fit together: {able}. The result is refused. Start a new study, with its own "
+        "charge. Plan it for more wrong sums (option lies) to learn whose they are."
     )
 
 

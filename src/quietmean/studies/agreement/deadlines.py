@@ -106,8 +106,8 @@ class Deadlines(BaseModel):
         steps = len(table.waits) - 1
         waits = f"for {count_of(steps, 'round')}" if rounds == 1 else f"for {rounds} rounds of {count_of(steps, 'step')}"
         return (
-            f"for the start until {start}, then {waits}, each {each} longer, until {end} at the latest; every party looks into "
-            f"the folder every {in_hours(self.poll)} or more often, and what is put there counts as seen"
+            f"for the start until {start}, then {waits}, each {each} longer, until {end} at the latest. Every party "
+            f"looks into the folder every {in_hours(self.poll)} or more often. What is put there counts as seen"
         )
 
 
@@ -176,8 +176,8 @@ def start_text(start_by: datetime, parties: int, fewest: int) -> str:
     fewer = f", with those who are there if they are {fewest} or more, or before that if its first coordinator says so"
     fewer = fewer if fewest < parties else ""
     return (
-        f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on "
-        "first, by proposal of one of the parties, and a party that is not in takes no part"
+        f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}. Who is in is agreed on "
+        "first, by proposal of one of the parties. A party that is not in takes no part"
     )
 
 

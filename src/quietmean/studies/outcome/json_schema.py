@@ -283,8 +283,8 @@ def answer_schema() -> Schema:
                     optional=["outside", "standard_error_outside"],
                 )
             ),
-            "how many records have a value in all columns that it needs, how many have not, and how many are outside its "
-            "condition, where it has one; null where nothing that was released tells",
+            "how many records have a value in all columns that it needs, and how many have not. Where it has a "
+            "condition, also how many are outside it. It is null where nothing that was released shows it",
         ),
         "n": described(_by_term(NUMBER), "how many records each term is of"),
         "n_standard_error": described(_by_term(NUMBER), "of the privacy noise in that"),

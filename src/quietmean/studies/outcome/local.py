@@ -36,8 +36,8 @@ def _remark(differing: int, network: LocalOutcome) -> str:
     if not differing:
         return ""
     return (
-        f"{count_of(differing, 'party', 'parties')} of {len(network.results)} did not hear all releases in time, on a busy "
-        "machine for example, and ended with a result of fewer parties: shown is the one of the most"
+        f"{count_of(differing, 'party', 'parties')} of {len(network.results)} did not receive all releases in time, "
+        "on a busy machine for example. They ended with a result of fewer parties. Shown is the one of the most"
     )
 
 

@@ -304,8 +304,8 @@ class Accounts:
 
 def twins_text(twins: Sequence[str]) -> str:
     return (
-        f"the same input columns or people were charged to {_listed(twins)}, too: two accounts for the same data are two "
-        "budgets, which together allow more than either says; charge all studies of a data set to one account"
+        f"the same input columns or people were charged to {_listed(twins)}, too. Two accounts for the same data are "
+        "two budgets, which together allow more than either says. Charge all studies of a data set to one account."
     )
 
 

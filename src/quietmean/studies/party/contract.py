@@ -94,9 +94,10 @@ class CommitteeWords:
         if terms.vouchers is None:
             return ""
         return (
-            f"besides the parties that are listed up to {terms.vouchers} whose keys the registrar {terms.registrar} certified, "
-            "one contribution each, which anybody makes who has such a key; a registrar that lies can contribute in the place of "
-            "all of them and so move the result, and learns nothing more than all other contributors together"
+            f"besides the listed parties up to {terms.vouchers} whose keys the registrar {terms.registrar} "
+            "certified, with one contribution each. Anybody who has such a key can make it. A registrar that lies "
+            "can contribute in the place of all of them and so move the result. It learns nothing more than all "
+            "other contributors together"
         )
 
     def lines(self) -> list[tuple[str, str]]:

@@ -90,14 +90,16 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
             for round_, sender, receiver in result.counted_twice
         )
         notes.append(
-            "parties were cut off from each other until the end, and what these messages carried counts twice, with the receiver "
-            f"and with the sender: {places}; it is at most {result.counted_twice_part:.2g} of the result's weight, so a mean is "
-            "off by at most that part of the distance between its bounds, and the privacy figures take it into account"
+            "Parties were cut off from each other until the end. What these messages carried counts twice, with the "
+            f"receiver and with the sender: {places}. It is at most {result.counted_twice_part:.2g} of the result's "
+            "weight. So a mean is off by at most that part of the distance between its bounds. The privacy figures "
+            "take it into account"
         )
     if shares := _places(roster, result, Phase.MIXING):
         notes.append(
-            f"own messages were taken back, and nobody said whether their receivers had used them: {shares}; nothing that these "
-            "made of them is in this result, and the privacy figures count as seen what came while they may still have been there"
+            f"own messages were taken back, and nobody said whether their receivers had used them: {shares}. Nothing "
+            "that these made of them is in this result. The privacy figures count as seen what came while they may "
+            "still have been there"
         )
     if sums := _places(roster, result, Phase.DISSEMINATION):
         notes.append(
