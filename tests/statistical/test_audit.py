@@ -250,7 +250,7 @@ def test_refuses_what_makes_no_sense() -> None:
         (execution, 3, adversary, {"trials": 99}, "99 trials"),
         (execution, 3, adversary, {"delta": 0.0}, "delta is 0"),
         (execution, 3, adversary, {"workers": 0}, "workers are 0"),
-        (dropped, 3, Adversary(frozenset(), frozenset({(gone, 5)})), {}, "leave .* out"),
+        (dropped, 3, Adversary(frozenset(), frozenset({(gone, 5)})), {}, "Leave .* out"),
     ]
     for where, target, who, options, words in wrong:
         with pytest.raises(InputError, match=words):

@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[Callable[[Site], object], str]] = {
     "no account": (lambda site: site.says(account=None), "which data set they are of"),
     "a wrong name": (lambda site: site.says(acount="wards"), "account"),
     "a receipt in the way": (lambda site: site.says(receipt=IDENTITY), "receipt"),
-    "an approver": (lambda site: site.rules(approvers=[Identity.generate().public_key]), "give --approval FILE"),
+    "an approver": (lambda site: site.rules(approvers=[Identity.generate().public_key]), "Give --approval FILE"),
 }
 
 

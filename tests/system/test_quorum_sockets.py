@@ -433,7 +433,7 @@ def test_a_gathering_refuses_an_unsafe_minimum(parties: Parties) -> None:
     settings = replace(settings, start=replace(settings.start, start_quorum=3))
     store = settings.open_store()
     try:
-        with pytest.raises(InputError, match=r"minimum is 3: .* choose 4\.\.5"):
+        with pytest.raises(InputError, match=r"minimum is 3, .* Choose 4\.\.5"):
             StartPhase(settings, store, Carrier({}), lambda event: None)
     finally:
         store.close()

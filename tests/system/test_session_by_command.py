@@ -175,7 +175,7 @@ WRONG: dict[str, Any] = {
     "Leave --data out": ["--program", "train.py", "--data", "visits.csv"],
     "Leave records out": ["--program", "train.py", "--records", "5"],
     "Choose 1 to 10": ["--program", "train.py", "--most", "11"],
-    "leave --folder and --once out": ["--program", "train.py", "--once"],
+    "Leave --folder and --once out": ["--program", "train.py", "--once"],
     "is not the digest of this study": ["--program", "train.py", "--accept", "0" * 32],
 }
 

@@ -112,20 +112,20 @@ def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.Capture
     assert not re.search(r"[0-9a-f]{32}", refused)
     for copied in (accept[:31], sealed["digest"], yes_of("north", "study.sealed"), "0" * 64):
         assert "is not the digest" in fails([*join, "--accept", copied], capsys)
-    assert "leave --roster out" in fails([*join, "--roster", "roster.toml"], capsys)
+    assert "Leave --roster out" in fails([*join, "--roster", "roster.toml"], capsys)
     assert "'west' is none" in fails([*join, "--accept", accept, "--compared", "west"], capsys)
     assert "'west' is none" in fails([*join, "--accept", accept, "--compared", "north,west"], capsys)
     keys = keys_path(Path("south.key"), Sealed.load("study.sealed").invitation.digest)
     assert StudyKeys.load(keys).sealed is None
     keys.rename("elsewhere")
-    assert "give --store" in fails([*join, "--accept", accept], capsys)
+    assert "Give --store" in fails([*join, "--accept", accept], capsys)
     Path("folder").mkdir()
     Path("elsewhere").rename(Path("folder") / keys.name)
     assert "nobody said yes" in fails([*join, "--store", "folder"], capsys)
     Path("folder", keys.name).rename(keys)
     StudyKeys.load(keys).bind("0" * 64)
     assert "what is sealed again is another study" in fails([*join, "--accept", accept], capsys)
-    assert "give --roster" in fails(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
+    assert "Give --roster" in fails(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
 
 
 @pytest.mark.sampled(1)

@@ -64,10 +64,10 @@ def test_the_charge_credits_the_noise_that_neither_colluders_nor_missing_members
     ("arguments", "message"),
     [
         ((4, 0, 1), "each member knows its own noise"),
-        ((3, 1, 1), "take 4 members or more"),
+        ((3, 1, 1), "Take 4 members or more"),
         ((5, 2, 1), "may stay away"),
-        ((5, 1, 3), "take 6 members or more"),
-        ((4, 1, 1, Size.LYING), "take 5 members or more"),
+        ((5, 1, 3), "Take 6 members or more"),
+        ((4, 1, 1, Size.LYING), "Take 5 members or more"),
     ],
 )
 def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -> None:
@@ -83,7 +83,7 @@ def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -
         ({"contributors": 2**31}, "there is room"),
         ({"secrets": 3}, "Choose 1 to 2"),
         ({"minimum": 101}, "Choose 1 to 100"),
-        ({"region": "any"}, "choose box or ball"),
+        ({"region": "any"}, "Choose box or ball"),
         ({"sigma": math.nan}, "finite"),
         ({"colluding": 0}, "its own noise"),
         ({"prime": 7}, "unknown: prime"),

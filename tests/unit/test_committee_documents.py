@@ -225,7 +225,7 @@ def test_a_study_without_a_committee_has_no_members_and_no_contributors(tmp_path
     plain = study().model_copy(update={"committee": None})
     identity = Identity.generate()
     invitation = Invitation.make(plain, identity)
-    refused("leave --member out", StudyKeys.make, tmp_path / "keys", invitation, identity, "m0", "m0:7000", member=True)
+    refused("Leave --member out", StudyKeys.make, tmp_path / "keys", invitation, identity, "m0", "m0:7000", member=True)
     south = StudyKeys.make(tmp_path / "south", invitation, Identity.generate(), "south", "south:7000")
     keyless = Entry.make(invitation, identity, "north", "north:7000", {})
     refused("the entry of 'north' has no keys", Sealed.make, invitation, [keyless, south.entry], identity)

@@ -202,7 +202,7 @@ def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed:
     assert StudyKeys.make(path, meeting.invitation, south, "south", "192.0.2.2:7001").sealed == sealed.digest
     path.chmod(0o640)
     refused("chmod 600", StudyKeys.load, path)
-    refused("give --store", StudyKeys.load, tmp_path / "none.studykeys")
+    refused("Give --store", StudyKeys.load, tmp_path / "none.studykeys")
     # Whoever gave the key file another name since is told so; of several files nobody knows which it was.
     for name, told in (("south-0123.studykeys", True), ("east-0123.studykeys", False)):
         (tmp_path / name).touch()

@@ -150,7 +150,7 @@ def test_only_keywords_of_the_call_stand_in_the_place_of_options() -> None:
     error = InputError(f"give {named('parties', 'N')} or {named('party-column', 'NAME')}, or another {named('ledger')}")
     assert str(error) == "give --parties N or --party-column NAME, or another --ledger"
     error.words = partial(as_keyword, ("parties", "party_column"))
-    assert str(error) == "give parties=N or party_column=NAME, or another --ledger"
+    assert str(error) == "give parties=N or party_column=NAME, or another ledger"
     assert error.fields == ("parties", "party-column", "ledger")
 
 

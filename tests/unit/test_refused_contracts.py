@@ -122,7 +122,7 @@ JOINED: dict[str, tuple[Change | None, tuple[str, ...], str]] = {
     "target: colluding": (studies(colluding=3), (), "leaves nobody honest"),
     "protocol: unknown": (studies(protocol="adsqp"), (), "did you mean 'adqsp'?"),
     "protocol: no privacy": (studies(protocol="gossip"), (), "--no-privacy"),
-    "protocol: privacy nobody wants": (None, ("--no-privacy",), "leave --no-privacy"),
+    "protocol: privacy nobody wants": (None, ("--no-privacy",), "Leave --no-privacy"),
     "protocol: option of another": (studies(options={"theta": 0.5}), (), "theta"),
     "protocol: more than there are": (studies(protocol="gopa", options={"partners": 3}), (), "Choose 1..2"),
     "protocol: dropouts": (studies(protocol="adqsp", dropouts=0.4), (), "Plan it with dropouts 0"),

@@ -49,7 +49,7 @@ def test_a_mistyped_key_and_one_of_somebody_else_are_no_lost_keys(tmp_path: Path
         ("souht.key", "souht.key does not exist. Name the one with which you accepted"),
         ("own.key", "own.key is the key of nobody in this study. Name the one with which you accepted"),
         # It is not opened only for a better sentence.
-        ("locked.key", "if they are lost, the study needs a new invitation"),
+        ("locked.key", "If they are lost, ask for a new invitation"),
     ):
         said = fails(["verify", "words", str(sealed), "--key", str(tmp_path / key)], capsys)
         assert words in said

@@ -285,7 +285,7 @@ def test_studies_are_charged_unless_somebody_says_otherwise(capsys: pytest.Captu
 def test_a_budget_of_the_policy(capsys: pytest.CaptureFixture[str]) -> None:
     asked = site()
     write_policy(unattended=True, budget={"epsilon": 3.0, "delta": 1e-5})
-    assert "leave --no-ledger out" in join(asked, capsys, "--no-ledger", "--yes")
+    assert "Leave --no-ledger out" in join(asked, capsys, "--no-ledger", "--yes")
     assert "is more than account 'wards' with a budget of epsilon 3 at delta 1e-05 for one record allows" in checked(
         asked, capsys
     )

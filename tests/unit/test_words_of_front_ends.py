@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 import quietmean as qm
+from quietmean import learning
 from quietmean.cli.main import COMMANDS, main, make_app
 from quietmean.cli.mistakes import _arguments
 from quietmean.core.errors import OF_COLUMNS, InputError, QuietmeanError, as_option, named
-from quietmean.core.keywords import as_argument, as_keyword
+from quietmean.core.keywords import as_argument, as_keyword, keyword_names
 from quietmean.learning import StandardScaler
 from quietmean.statistics import Column, Columns
 from support.refusals import raised, refused
@@ -100,9 +101,20 @@ def test_a_field_is_called_by_each_front_ends_name(field: str) -> None:
         in_r = as_argument(field, values, "this")
         assert "--" not in in_r
         assert "-" not in in_r
-        keyword = as_keyword((field.replace("-", "_"),), field, values, "this")
-        assert "-" not in keyword
+        # Whatever a function of Python accepts, and were it nothing.
+        for accepted in ((field.replace("-", "_"),), (f"{field.replace('-', '_')}s",), *keywords_in_python()):
+            assert "--" not in as_keyword(accepted, field, values, "this"), accepted
         assert as_option(field, values, "") == said
+
+
+@cache
+def keywords_in_python() -> tuple[tuple[str, ...], ...]:
+    """What each public function and class takes by name."""
+    public = [getattr(qm, name) for name in qm.__all__] + [getattr(learning, name) for name in learning.__all__]
+    ours = [one for one in public if callable(one) and not (isinstance(one, type) and issubclass(one, BaseException))]
+    found = tuple(tuple(keyword_names(one.__init__ if isinstance(one, type) else one)) for one in ours)
+    assert len(found) >= 40
+    return ((), *found)
 
 
 FRAME = pd.DataFrame({"age": [30.0, 40.0] * 20})

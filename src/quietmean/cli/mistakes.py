@@ -252,8 +252,8 @@ def _missing(error: MissingArgumentError, command: str | None, listed: str) -> s
         has = f" and has {count}" if count else ""
         typed = argument.names[0]
         return f"{typed} of {command} needs {values}{has}. Write {typed} {_form(argument, needed)}; {listed}."
-    example = f"write for example {EXAMPLES[command]}" if command in EXAMPLES else listed
-    return f"{command} needs {name}: {example}"
+    example = f"Write for example {EXAMPLES[command]}" if command in EXAMPLES else f"See {listed}."
+    return f"{command} needs {name}. {example}"
 
 
 def _form(argument: Argument, needed: int) -> str:

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, ParamSpec, Required, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from quietmean.core.errors import BY_COMMAND, OF_COLUMNS, InputError, QuietmeanError, as_option
+from quietmean.core.errors import BY_COMMAND, OF_COLUMNS, InputError, QuietmeanError
 from quietmean.core.schema import KIND_NAMES, nearest
 
 # Elements of a list.
@@ -259,15 +259,13 @@ def python_class(cls: type[Result]) -> type[Result]:
 
 
 def as_keyword(accepted: Collection[str], field: str, values: Sequence[str], file: str) -> str:
-    """A field as a keyword of a function that has those ``accepted``; one that none of them is as an option of the command."""
+    """A field as a keyword, in the plural where a function has that among those ``accepted``."""
     name = field.replace("-", "_")
-    if name in accepted:
-        return name if not values else f"{name}={values[0]}" if len(values) == 1 else f"{name}=({', '.join(values)})"
-    if f"{name}s" in accepted:
+    if name not in accepted and f"{name}s" in accepted:
         return f"{name}s=[{', '.join(values)}]" if values else f"{name}s"
-    if field in _OF_COLUMNS:
+    if name not in accepted and field in _OF_COLUMNS:
         return _OF_COLUMNS[field]
-    return as_option(field, values, "")
+    return name if not values else f"{name}={values[0]}" if len(values) == 1 else f"{name}=({', '.join(values)})"
 
 
 def as_argument(field: str, values: Sequence[str], file: str) -> str:

@@ -316,6 +316,6 @@ def refuse_second(database: LedgerDatabase, first: LedgerEntry) -> None:
     """Raises :class:`InputError` for a second store of a key, once something of the first may have left."""
     if is_bound(database, first.study):
         raise InputError(
-            f"this key runs twice: this party takes part in study {first.name!r} with another store. Give that one with --store; "
-            "this one takes no part, and nothing is charged for it"
+            f"this key runs twice: this party takes part in study {first.name!r} with another store. Give that one with "
+            f"{named('store', 'PATH')}. This one takes no part, and nothing is charged for it."
         )

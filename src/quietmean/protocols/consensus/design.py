@@ -283,10 +283,10 @@ def _require_rest(requested: ConsensusParameters, parameters: ConsensusParameter
     if unfinished(parameters, half_range(target.sensitivity) * (_MOST_RECORDS if target.unit.within_party else 1.0)) <= most:
         return
     enough = default_iterations(parameters) if parameters.quantisation is None or parameters.quantisation.gamma < 1 else 0
-    remedy = f"choose {enough}" if enough else "choose a gamma below 1"
+    remedy = f"Choose {enough}" if enough else "Choose a gamma below 1"
     raise InputError(
-        f"iterations is {requested.iterations}, and then the parties do not have the mean yet: {remedy}"
-        f"{'' if requested.delta_min > 0 else ', or leave it out'}"
+        f"iterations is {requested.iterations}, and then the parties do not have the mean yet. {remedy}"
+        f"{'' if requested.delta_min > 0 else ', or leave it out'}."
     )
 
 

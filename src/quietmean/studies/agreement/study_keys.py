@@ -157,10 +157,12 @@ class StudyKeys:
         except OSError:
             # They are called after the key file, which may have another name since.
             others = sorted(path.parent.glob(f"*-{path.name.rpartition('-')[2]}"))
-            hint = f"give the key file the name that it had when {others[0].name} was made, or " if len(others) == 1 else ""
+            way = (
+                f"Give the key file the name that it had when {others[0].name} was made, or give" if len(others) == 1 else "Give"
+            )
             raise InputError(
-                f"the keys of this party for this study are not in {path}: {hint}give {named('store')} with the "
-                "folder of quietmean accept; if they are lost, the study needs a new invitation"
+                f"the keys of this party for this study are not in {path}. {way} {named('store')} with the "
+                "folder of quietmean accept. If they are lost, ask for a new invitation."
             ) from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {mode:04o}). Run chmod 600 {path}.")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import CountVisibility, PrivacyUnit, in_words_of
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.file_kinds import FileKind
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
@@ -212,7 +212,7 @@ class Policy:
         """Raises :class:`InputError` where the convener alone vouches for the keys of ``trusted`` and must not."""
         if trusted and not self.rules.trust_convener:
             self._raise(
-                [f"trust_convener: nobody compared the words with {', '.join(trusted)}; do, and name each with --compared"]
+                [f"trust_convener: nobody compared the words with {', '.join(trusted)}; do, and name each in {named('compared')}"]
             )
 
     def _raise(self, broken: Sequence[str]) -> None:
