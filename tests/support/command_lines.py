@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import main
+from support.refusals import stops_twice
 
 
 def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -46,6 +47,7 @@ def fails(line: str | Sequence[str], capsys: pytest.CaptureFixture[str], *words:
         assert output.err.count("\n") == 1, output.err
         assert output.out == ""
     assert "Traceback" not in output.err
+    assert not stops_twice(output.err), output.err
     for word in words:
         assert word in output.err, f"{word!r} is missing in: {output.err}"
     return output.err

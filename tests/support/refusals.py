@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from functools import cache
@@ -15,6 +16,11 @@ from quietmean.core.errors import InputError
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
+def stops_twice(said: str) -> bool:
+    """Whether a sentence ends with a full stop behind that of another text inside."""
+    return re.search(r"[\w)'\"]\.\.(?:\s|$)|\.[;:]\s", said) is not None
+
+
 def raised(error: Errors, words: str, call: Callable[..., object], /, *given: object, **named: object) -> str:
     """Return what the error says that ``call`` ends with, in which a search for ``words`` finds something."""
     with pytest.raises(error, match=words or None) as found:
@@ -26,6 +32,7 @@ def refused(words: str, call: Callable[..., object], /, *given: object, **named:
     """Return the sentence by which ``call`` is refused: one line, in which no part of the machinery is named."""
     said = raised(InputError, words, call, *given, **named)
     assert said.strip() == said != ""
+    assert not stops_twice(said), said
     assert not [part for part in ("\n", "Traceback", "pydantic", "msgspec", "<class", " at 0x") if part in said], said
     return said
 

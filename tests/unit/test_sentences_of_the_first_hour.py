@@ -123,7 +123,7 @@ def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFix
     """Each event that may last minutes: a start for want of others, a round, a disk that takes nothing."""
     shown: list[str] = []
     report = _watch(cast(Progress, SimpleNamespace(say=shown.append)), 3)
-    stalled = Stalled("no space beside a.store. Make room, the study goes on")
+    stalled = Stalled("no space beside a.store. Make room, the study goes on.")
     for event in (
         AgreementWaits(("b", "c"), "2090-01-01T12:00:00+00:00"),
         RoundBegun(Phase.MIXING, 1, 2, ("b",), "2090-01-01T12:00:00+00:00"),
@@ -135,7 +135,7 @@ def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFix
         f"[1/4] 3 processes, {Phase.AGREEMENT.label}, a waits for b, c until 2090-01-01 12:00",
         "[2/4] 3 processes, mixing: round 1 of 2 [#####.....], a waits for b until 2090-01-01 12:00",
     ]
-    assert capsys.readouterr().err == "quietmean: a: no space beside a.store. Make room, the study goes on\n"
+    assert capsys.readouterr().err == "quietmean: a: no space beside a.store. Make room, the study goes on.\n"
 
 
 def test_a_disk_of_all_parties_is_said_once_with_room_and_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -143,12 +143,12 @@ def test_a_disk_of_all_parties_is_said_once_with_room_and_end(capsys: pytest.Cap
     room = room_beside(tmp_path / "a.store", 10**18)
     report = _watch(cast(Progress, SimpleNamespace(say=print)), 5)
     for name in "abcde":
-        reason = f"no space beside run/{name}.store. Make room, the study goes on"
+        reason = f"no space beside run/{name}.store. Make room, the study goes on."
         report(name, event_json(Stalled(reason, room, f"2026-11-28T16:40:0{ord(name) % 5}+00:00")))
     (line,) = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
         r"quietmean: a: no space beside run/a\.store. Make room, the study goes on\. "
-        r"\d+\.\d MB are free there, and \d+\.\d MB or more are missing\. This party waits until [-: \d]+",
+        r"\d+\.\d MB are free there, and \d+\.\d MB or more are missing\. This party waits until [-: \d]+\.",
         line,
     )
     assert "missing" not in room_beside(tmp_path / "a.store", 1)

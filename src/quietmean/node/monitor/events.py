@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 
+from quietmean.core.errors import in_sentences
 from quietmean.node.phase import Phase
 
 
@@ -165,7 +166,7 @@ def sentence(event: Mapping[str, Any]) -> str:
         case "ended":
             return f"{event['peer']}: {event['reason']}"
         case "stalled":
-            return ". ".join(part for part in (event["reason"], event["room"], end and f"This party waits{end}") if part)
+            return in_sentences(event["reason"], event["room"], end and f"This party waits{end}")
         case "over":
             return "this party's part is over: the result is from its store"
         case "agreement" if event.get("past") and names:
