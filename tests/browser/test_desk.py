@@ -167,10 +167,10 @@ def test_a_study_from_the_signature_to_the_result(browser: Any, sites: dict[str,
         assert "Length of stay" in page.inner_text("main")
         page.goto(origin(page) + "/audit")
         log = page.inner_text("main")
-        assert "Receipts here that tell the same: 1" in log
+        assert "Receipts here that say the same: 1" in log
         assert all(event in log for event in ("approvals used", "charged", "ended")), log
         with page.expect_download() as saved:
-            page.click("text=Save the log as a file")
+            page.click("text=Save the audit log as a file")
         assert Path(saved.value.path()).read_bytes() == (sites[name].folder / "audit.jsonl").read_bytes()
     south = pages["south"]
     addresses = [origin(south) + path for path in PATHS]

@@ -75,7 +75,7 @@ def test_a_look_at_the_data_before_the_yes(tmp_path: Path, monkeypatch: pytest.M
         page = browser.ask("/study/ages.sealed")[1]
         assert '<a href="/study/ages.sealed/data">' in page
         # This study does not say how many records there are.
-        assert "How exact the result will be is not known beforehand." in page
+        assert "Nobody knows beforehand how exact the result will be" in page
         status, page, headers = browser.ask("/study/ages.sealed/data")
         assert status == 200, page
         assert headers["cache-control"] == "no-store"
@@ -324,7 +324,7 @@ def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path, reque
     assert browser.enter(desk.token) == 303
     log = AuditLog(tmp_path / "audit.jsonl")
     write_policy(audit={"log": str(log.path)})
-    assert "asked nothing" in browser.ask("/audit")[1]
+    assert "Nothing is written yet" in browser.ask("/audit")[1]
     assert browser.ask("/audit/file")[0] == 404
     auditor = Auditor(log, Identity.generate(), "south", "ages <b>", "0" * 64)
     auditor.write(Event.SHOWN)
@@ -336,7 +336,7 @@ def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path, reque
     (tmp_path / "ages-south.receipt.json").write_text(json.dumps(receipt))
     page = browser.ask("/audit")[1]
     assert "3 entries" in page
-    assert "Receipts here that tell the same: 1" in page
+    assert "Receipts here that say the same: 1" in page
     assert "too &lt;i&gt;few" in page
     assert browser.ask("/audit/file")[1] == log.path.read_text()
     whole = log.path.read_text()
@@ -515,7 +515,7 @@ def until(browser: Browser, said: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("de-DE,de;q=0.9", "Woran diese Stelle teilnimmt"), ("fr", "À quoi ce site participe"), ("it", "takes part")],
+    [("de-DE,de;q=0.9", "Woran dieser Standort teilnimmt"), ("fr", "À quoi ce site participe"), ("it", "takes part")],
 )
 def test_pages_are_in_the_language_of_the_browser(desk: Running, language: str, said: str) -> None:
     browser = Browser(desk.port)

@@ -26,6 +26,22 @@ _WHOLE = 2.0**53
 _PLAIN = str.maketrans({"−": "-", "∞": "inf"})
 
 
+class Phrase(str):
+    """A sentence, with the ``template`` and the ``values`` that it is made of: for who says it in another language."""
+
+    __slots__ = ("template", "values")
+
+    template: str
+    values: Mapping[str, str]
+
+
+def phrase(template: str, **values: str) -> Phrase:
+    """Fill in a template. Values may be phrases. Without any the text is taken as it is: it may be a stranger's."""
+    made = Phrase(template.format(**values) if values else template)
+    made.template, made.values = template, values
+    return made
+
+
 def decimals_for(error: float) -> int:
     """How many decimals show two significant digits of a standard error; below 0 where it is above 100: tens, hundreds ..."""
     if not (error > 0 and math.isfinite(error)):

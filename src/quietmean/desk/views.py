@@ -20,7 +20,7 @@ from quietmean.core.codec import convert
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT
-from quietmean.core.readable import count_of, epsilon_text, plain
+from quietmean.core.readable import Phrase, count_of, epsilon_text, facts_that_hold, phrase, plain
 from quietmean.protocols.mechanism import is_private
 from quietmean.report.pictures import drawn_twice, pictures_of
 from quietmean.report.words import TEMPLATES, moment, rounded_down, rounded_up
@@ -31,6 +31,7 @@ from quietmean.statistics.printed import in_all
 from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.outcome.first_screen import ALWAYS, Ended, privacy_of
 from quietmean.studies.outcome.tables import Line, ResultTable, tables_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.session_contract import SessionContract
@@ -55,7 +56,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         "columns": ", ".join(column.name for column in contract.used),
         "others": ", ".join(party.name for party in contract.others),
         "protocol": protocol.name,
-        "trusts": protocol.traits.trust,
+        "trusts": phrase(protocol.traits.trust),
         "private": is_private(protocol),
         "unit": str(study.unit),
         "epsilon": _bound(contract.epsilon_a_priori),
@@ -65,6 +66,8 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         "if_all_others": _bound(contract.everybody_else),
         "decide_by": decide_by,
         "expected": "" if isinstance(contract, SessionContract) else "; ".join(contract.expected()),
+        # The same in figures, for who reads no English.
+        "widths": "" if isinstance(contract, SessionContract) else "; ".join(contract.expected_shortly()),
         "members": 0 if committee is None else committee.members,
         "contribute_by": None if committee is None else committee.contribute_by,
         "vouchers": 0 if committee is None else committee.vouchers or 0,
@@ -89,8 +92,13 @@ def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
     is_session = receipt.get("format") == SESSION_RECEIPT
     tables = _rounds(receipt) if is_session else _answers(receipt)
     origin, answers = _field(receipt, "origin"), [] if is_session or not tables else _in_sentences(receipt)
+    end = Ended({} if is_session else receipt)
     return {
         "answers": answers,
+        # Why there is none, of a study; and what must not be missed.
+        "failed": "" if is_session or tables else end.failed,
+        "facts": [] if is_session else facts_that_hold(ALWAYS, end),
+        "privacy": privacy_of(end) if answers else "",
         "title": _title(receipt),
         "is_session": is_session,
         "tables": tables,
@@ -132,7 +140,7 @@ def _in_sentences(receipt: Mapping[str, Any]) -> list[dict[str, Any]]:
         one = terms[0] if len(terms) == 1 and not terms[0].hidden and math.isfinite(terms[0].estimate) else None
         bounds = None if one is None else _bounds_of(document, columns)
         scales = [] if one is None or bounds is None else drawn_twice(one.estimate, (one.noise, one.population), bounds)
-        number, says = "" if one is None else shown_term(one).estimate, f"{finding(document, counted)}."
+        number, says = "" if one is None else shown_term(one).estimate, finding(document, counted)
         pictures = [] if scales else pictures_of({"statistics": [document]})
         found.append({"name": document["name"], "says": says, "number": number, "scales": scales, "pictures": pictures})
     return found
@@ -174,7 +182,7 @@ def _field(document: Any, *path: str) -> Any:
     return document
 
 
-_SENTENCES = Path(__file__).with_name("sentences.toml")
+_SENTENCES, _PHRASES = (Path(__file__).with_name(name) for name in ("sentences.toml", "phrases.toml"))
 ENGLISH = "en"
 CODES = (ENGLISH, "de", "fr")
 
@@ -183,22 +191,40 @@ CODES = (ENGLISH, "de", "fr")
 class Language:
     """A language of the pages.
 
-    ``code``: as HTML has it. ``sentences``: by their names; one that is not here is its own English.
+    ``code``: as HTML has it. ``sentences``: by their names; ``phrases``: of facts and findings, by their templates.
+
+    One that is not here is its own English.
     """
 
     code: str
     sentences: Mapping[str, str] = field(default_factory=dict, compare=False)
+    phrases: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def sentence(self, name: str) -> str:
         """The sentence in this language."""
         return self.sentences.get(name, name)
 
+    def said(self, text: Any) -> Any:
+        """A phrase in this language. What is no phrase, such as a name, is as it is."""
+        if not isinstance(text, Phrase):
+            return text
+        template = self.phrases.get(text.template, text.template)
+        return template.format(**{name: self.said(value) for name, value in text.values.items()}) if text.values else template
+
+    def says(self, text: str) -> bool:
+        """Whether the text is one that this language has."""
+        return self.code == ENGLISH or isinstance(text, Phrase)
+
 
 @cache
 def language_of(code: str) -> Language:
     """The language of a code in :data:`CODES`."""
-    table = tomllib.loads(_SENTENCES.read_text(encoding="utf-8"))
-    return Language(code, {name: each.get(code, each.get(ENGLISH, name)) for name, each in table.items()})
+    sentences, phrases = (tomllib.loads(path.read_text(encoding="utf-8")) for path in (_SENTENCES, _PHRASES))
+    return Language(
+        code,
+        {name: each.get(code, each.get(ENGLISH, name)) for name, each in sentences.items()},
+        {template: each.get(code, template) for template, each in phrases.items()},
+    )
 
 
 def preferred(accepted: str) -> Language:
@@ -238,12 +264,15 @@ def templates(language: Language) -> Environment:
 
     def sentence(name: str, /, **values: Any) -> Markup:
         ours = Markup(language.sentence(name))  # noqa: S704 - of our own table
-        return ours % {key: _of_strangers(value) for key, value in values.items()}
+        return ours % {key: _of_strangers(language.said(value)) for key, value in values.items()}
 
     parts = environment.filters["parts"]
-    environment.globals |= {"_": sentence, "language": language}
-    environment.filters |= {
+    # Overlays share what they have: each language has its own.
+    environment.globals = {**environment.globals, "_": sentence, "language": language}
+    environment.filters = {
+        **environment.filters,
         "shown": shown,
+        "said": language.said,
         # Before the blanks are set that do not end a line: these are ours, and no stranger's.
         "parts": lambda text: [escape(part) for part in parts(shown(text))],
         "moment": lambda value: moment(value) if isinstance(value, str) else value,
@@ -258,7 +287,7 @@ def templates(language: Language) -> Environment:
 def _of_strangers(value: Any) -> Any:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M} UTC"
-    return shown(value) if type(value) is str else value
+    return shown(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def shown(text: object) -> str:

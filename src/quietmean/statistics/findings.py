@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase, some_of
+from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase, phrase
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.estimate import WHOLE, HypothesisTest
-from quietmean.statistics.printed import capital, names_in, notes_of, shown
+from quietmean.statistics.printed import NOT_REACHED, capital, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 NOTHING = "The noise hides what was asked"
@@ -56,7 +56,7 @@ class StatedAnswer:
 
     def value(self, term: str) -> str:
         """An estimate with its interval of the population, or of the noise where nothing else is known."""
-        return with_interval(self.terms[term]) if term in self.terms else HIDDEN
+        return with_interval(self.terms[term]) if term in self.terms else phrase(HIDDEN)
 
     def p(self, *tests: str) -> str:
         """The first of these tests that is known, as in ", p = 0.03"; nothing where none is."""
@@ -72,13 +72,33 @@ def with_interval(term: Term) -> str:
     """An estimate and its interval: "4.9 (95 % 2.9 to 7.0)"."""
     texts = shown(term)
     population = texts.population if texts.population != UNKNOWN and not math.isnan(sum(term.population)) else ""
-    ends = population or texts.noise
-    if term.hidden and texts.estimate.startswith("<"):
-        return f"fewer than {texts.estimate.removeprefix('< ')}" if term.counts else f"below {texts.estimate.removeprefix('< ')}"
-    if texts.estimate in (HIDDEN, UNKNOWN):
-        return "hidden by the noise"
-    whose = "" if population else " for the noise"
-    return f"{texts.estimate} (95 %{whose} {ends})" if ends not in ("", UNKNOWN) else texts.estimate
+    ends, estimate = population or texts.noise, texts.estimate
+    if term.hidden and estimate.startswith("<"):
+        most = estimate.removeprefix("< ")
+        return phrase("fewer than {most}", most=most) if term.counts else phrase("below {most}", most=most)
+    if estimate in (HIDDEN, UNKNOWN):
+        return phrase("hidden by the noise")
+    estimate = phrase(NOT_REACHED) if estimate == NOT_REACHED else estimate
+    if ends in ("", UNKNOWN):
+        return estimate
+    low, _, high = ends.partition(" to ")
+    ends = phrase("{low} to {high}", low=low, high=high)
+    if population:
+        return phrase("{estimate} (95 % {ends})", estimate=estimate, ends=ends)
+    return phrase("{estimate} (95 % for the noise {ends})", estimate=estimate, ends=ends)
+
+
+def _chain(said: Iterable[str], between: str = "; ") -> str:
+    """One phrase of several, with what stands between them; empty without any."""
+    first, *others = [one for one in said if one] or [""]
+    for one in others:
+        first = phrase(f"{{first}}{between}{{next}}", first=first, next=one)
+    return first
+
+
+def _each(terms: Iterable[Term]) -> str:
+    """Each term and its value: "f: 4.9 (95 % 2.9 to 7.0)"."""
+    return _chain(phrase("{term}: {value}", term=term.term, value=with_interval(term)) for term in terms)
 
 
 def finding(document: Mapping[str, Any], counted: str = "records") -> str:
@@ -92,33 +112,36 @@ def _reason(document: Mapping[str, Any]) -> str:
     """Why an answer is missing, as the notes say it, unless that is a list of many: then these say it, and this that it is so."""
     flags = [flag for flag in document.get("flagged", ()) if flag["code"] not in _NO_REASON]
     first = next(iter(notes_of(flags)), NOTHING)
-    reason = first if first in {flag["message"] for flag in flags} else NOTHING
-    return capital(reason, names_in(document)).removesuffix(".")
+    if first not in {flag["message"] for flag in flags}:
+        return phrase(NOTHING)
+    return capital(first, names_in(document)).removesuffix(".")
 
 
 def _first(answer: StatedAnswer) -> str:
     """The first terms, and what the first test says."""
+    name = str(answer.document.get("name", ""))
     terms = answer.all_known[:_MOST_NAMED]
-    stated = "; ".join(f"{term.term or answer.document.get('name', '')}: {with_interval(term)}" for term in terms)
-    return stated + answer.p(*answer.tests) if stated else ""
+    stated = _chain(phrase("{term}: {value}", term=term.term or name, value=with_interval(term)) for term in terms)
+    return _chain([stated, answer.p(*answer.tests)], "") if stated else ""
 
 
-def _one(subject: str) -> Callable[[StatedAnswer], str]:
-    """The sentence of a statistic that is one number: "The mean is ..."."""
+def _mean(answer: StatedAnswer) -> str:
+    return phrase("The mean is {value}", value=answer.value(WHOLE)) if answer.known(WHOLE) else ""
 
-    def says(answer: StatedAnswer) -> str:
-        return f"The {subject} is {answer.value(WHOLE)}" if answer.known(WHOLE) else ""
 
-    return says
+def _sum(answer: StatedAnswer) -> str:
+    return phrase("The sum is {value}", value=answer.value(WHOLE)) if answer.known(WHOLE) else ""
 
 
 def _count(answer: StatedAnswer) -> str:
-    term = answer.terms[WHOLE]
-    return f"{with_interval(term)[:1].upper()}{with_interval(term)[1:]} {answer.counted} are counted"
+    term, counted = answer.terms[WHOLE], phrase(answer.counted)
+    if term.hidden and (estimate := shown(term).estimate).startswith("<"):
+        return phrase("Fewer than {most} {counted} are counted", most=estimate.removeprefix("< "), counted=counted)
+    return phrase("{value} {counted} are counted", value=with_interval(term), counted=counted) if answer.known(WHOLE) else ""
 
 
 def _variance(answer: StatedAnswer) -> str:
-    return f"The standard deviation is {answer.value('sd')}"
+    return phrase("The standard deviation is {value}", value=answer.value("sd"))
 
 
 def _largest(terms: Iterable[Term]) -> Term | None:
@@ -128,9 +151,12 @@ def _largest(terms: Iterable[Term]) -> Term | None:
 
 def _proportion(answer: StatedAnswer) -> str:
     if WHOLE in answer.terms:
-        return f"The proportion is {answer.value(WHOLE)}"
+        return phrase("The proportion is {value}", value=answer.value(WHOLE))
     largest = _largest(answer.terms.values())
-    return f"The most frequent level is {largest.term}, with a proportion of {with_interval(largest)}" if largest else ""
+    if largest is None:
+        return ""
+    of = {"level": largest.term, "value": with_interval(largest)}
+    return phrase("The most frequent level is {level}, with a proportion of {value}", **of)
 
 
 def _histogram(answer: StatedAnswer) -> str:
@@ -138,72 +164,98 @@ def _histogram(answer: StatedAnswer) -> str:
     total = sum(max(term.estimate, 0.0) for term in answer.all_known if term.term != MISSING)
     if largest is None or not 0 < total < math.inf or not largest.estimate > 0 or largest.upper is not None:
         return ""
-    share = 100 * largest.estimate / total
-    return f"Most {answer.counted} are in {largest.term}: {with_interval(largest)}, {fixed(share, 0)} % of those with a value"
+    of = {"counted": phrase(answer.counted), "bin": largest.term, "value": with_interval(largest)}
+    share = fixed(100 * largest.estimate / total, 0)
+    return phrase("Most {counted} are in {bin}: {value}, {share} % of those with a value", share=share, **of)
 
 
 def _cdf(answer: StatedAnswer) -> str:
     """At which edge a quarter, half and three quarters of the values are reached."""
-    phrases = []
-    for name, part in (("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75)):
-        reached = next((term.term for term in answer.terms.values() if term.estimate >= part), None)
-        if reached is not None:
-            phrases.append(f"{name} are at most {reached}")
-    return f"Of the values, at least {', '.join(phrases)}" if phrases else ""
+    edges = [next((term.term for term in answer.terms.values() if term.estimate >= part), "") for part in (0.25, 0.5, 0.75)]
+    phrases = [
+        phrase("a quarter are at most {edge}", edge=edges[0]),
+        phrase("half are at most {edge}", edge=edges[1]),
+        phrase("three quarters are at most {edge}", edge=edges[2]),
+    ]
+    phrases = [one for one, edge in zip(phrases, edges, strict=True) if edge]
+    return phrase("Of the values, at least {parts}", parts=_chain(phrases, ", ")) if phrases else ""
+
+
+_QUARTILES = {"0.5": phrase("median"), "0.25": phrase("lower quartile"), "0.75": phrase("upper quartile")}
 
 
 def _quantiles(answer: StatedAnswer) -> str:
-    names = {"0.5": "median", "0.25": "lower quartile", "0.75": "upper quartile"}
-    quantiles = [name for name in names if name in answer.terms] or list(answer.terms)[:_MOST_NAMED]
+    quantiles = [name for name in _QUARTILES if name in answer.terms] or list(answer.terms)[:_MOST_NAMED]
     if not any(answer.known(name) for name in quantiles):
         return ""
-    return capital(", ".join(f"the {names.get(name, 'quantile ' + name)} is {answer.value(name)}" for name in quantiles))
+    named = [(_QUARTILES.get(name) or phrase("quantile {part}", part=name), answer.value(name)) for name in quantiles]
+    (first, value), *others = named
+    return _chain(
+        [
+            phrase("The {quantile} is {value}", quantile=first, value=value),
+            *(phrase("the {quantile} is {value}", quantile=name, value=value) for name, value in others),
+        ],
+        ", ",
+    )
 
 
 def _crosstab(answer: StatedAnswer) -> str:
     p = answer.p("chi-squared")
     if answer.known("odds-ratio"):
-        return f"The odds ratio is {answer.value('odds-ratio')}{p}"
+        return _chain([phrase("The odds ratio is {value}", value=answer.value("odds-ratio")), p], "")
     if p:
-        return f"Independence of the two: Pearson's chi-squared test{p}"
+        return _chain([phrase("Independence of the two: Pearson's chi-squared test"), p], "")
     cells = [term for term in answer.all_known if term.upper is None and MISSING not in term.term.split(":")]
     largest = _largest(cells)
-    return f"The largest cell is {largest.label}: {with_interval(largest)}" if largest else ""
+    return phrase("The largest cell is {cell}: {value}", cell=largest.label, value=with_interval(largest)) if largest else ""
 
 
 def _group_means(answer: StatedAnswer) -> str:
     if answer.known("difference"):
         p = answer.p("t-test") or answer.p_of("difference")
         groups = [name for name in answer.terms if name not in _COMPARED]
-        difference = f"{groups[1]} minus {groups[0]}" if len(groups) == 2 else "second minus first group"
-        return f"The difference of means, {difference}, is {answer.value('difference')}{p}"
+        difference = phrase("second minus first group")
+        if len(groups) == 2:
+            difference = phrase("{second} minus {first}", second=groups[1], first=groups[0])
+        of = {"difference": difference, "value": answer.value("difference")}
+        return _chain([phrase("The difference of means, {difference}, is {value}", **of), p], "")
     means = [term for term in answer.all_known if term.term not in _COMPARED]
     if not means:
         return ""
     low, high = (choose(means, key=lambda term: term.estimate) for choose in (min, max))
     if low is high:
-        return f"The mean of {low.term} is {with_interval(low)}"
-    return f"Means are from {low.term}, {with_interval(low)}, to {high.term}, {with_interval(high)}{answer.p('anova')}"
+        return phrase("The mean of {group} is {value}", group=low.term, value=with_interval(low))
+    of = {"low": low.term, "least": with_interval(low), "high": high.term, "most": with_interval(high)}
+    return _chain([phrase("Means are from {low}, {least}, to {high}, {most}", **of), answer.p("anova")], "")
 
 
 def _correlation(answer: StatedAnswer) -> str:
     if WHOLE in answer.terms:
-        return f"The correlation is {answer.value(WHOLE)}{answer.p_of(WHOLE) or answer.p('correlation')}"
+        tested = answer.p_of(WHOLE) or answer.p("correlation")
+        return _chain([phrase("The correlation is {value}", value=answer.value(WHOLE)), tested], "")
     correlations = answer.all_known
     if not correlations:
         return ""
     strongest = max(correlations, key=lambda term: abs(term.estimate))
-    return f"The strongest correlation is that of {' and '.join(strongest.term.split(':'))}: {with_interval(strongest)}"
+    return phrase("The strongest correlation is that of {pair}: {value}", pair=_pair(strongest), value=with_interval(strongest))
+
+
+def _pair(term: Term) -> str:
+    """The two columns of a term, "age and stay"."""
+    first, _, second = term.term.partition(":")
+    return phrase("{first} and {last}", first=first, last=second) if second else first
 
 
 def _covariance(answer: StatedAnswer) -> str:
     """The first covariances of different columns: the other terms are variances."""
     covariances = [term for term in answer.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
-    return capital(
-        "; ".join(
-            f"the covariance of {' and '.join(covariance.term.split(':'))} is {with_interval(covariance)}"
-            for covariance in covariances
+    return _chain(
+        phrase(
+            "the covariance of {pair} is {value}" if place else "The covariance of {pair} is {value}",
+            pair=_pair(covariance),
+            value=with_interval(covariance),
         )
+        for place, covariance in enumerate(covariances)
     )
 
 
@@ -214,10 +266,11 @@ def _regression(answer: StatedAnswer) -> str:
     if not sure:
         return ""
     clearest = max(sure, key=lambda term: abs(term.estimate) / _error(term))
-    more = f"; the area under the ROC curve is {answer.value('auc')}" if answer.known("auc") else ""
+    slope = phrase("The clearest slope is that of {term}: {value}", term=clearest.term, value=with_interval(clearest))
+    area = phrase("the area under the ROC curve is {value}", value=answer.value("auc")) if answer.known("auc") else ""
     squared = answer.summary.get("r_squared")
-    more += f"; R² = {fixed(float(squared), 2)}" if isinstance(squared, int | float) and math.isfinite(squared) else ""
-    return f"The clearest slope is that of {clearest.term}: {with_interval(clearest)}{answer.p_of(clearest.term)}{more}"
+    explained = f"R² = {fixed(float(squared), 2)}" if isinstance(squared, int | float) and math.isfinite(squared) else ""
+    return _chain([_chain([slope, answer.p_of(clearest.term)], ""), area, explained])
 
 
 def _error(term: Term) -> float:
@@ -228,14 +281,15 @@ def _survival(answer: StatedAnswer) -> str:
     medians = [term for term in answer.terms.values() if term.group == "median"]
     if not any(_says_something(term) for term in medians):
         return ""
-    texts = {term.own: with_interval(term) if _says_something(term) else "not known" for term in medians}
+    texts = {term.own: with_interval(term) if _says_something(term) else phrase("not known") for term in medians}
     if len(texts) == 1:
         (text,) = texts.values()
-        return f"The median time is {text}"
+        return phrase("The median time is {value}", value=text)
     tested = answer.p("log-rank")
     if tested:
-        tested = f"; {answer.tests['log-rank'].method or 'log-rank test'}{tested}"
-    return f"Median times: {'; '.join(f'{arm} {text}' for arm, text in texts.items())}{tested}"
+        tested = _chain([answer.tests["log-rank"].method or phrase("log-rank test"), tested], "")
+    times = _chain(phrase("{arm} {value}", arm=arm, value=text) for arm, text in texts.items())
+    return _chain([phrase("Median times: {times}", times=times), tested])
 
 
 def _says_something(term: Term) -> bool:
@@ -248,82 +302,110 @@ def _table_1(answer: StatedAnswer) -> str:
     sizes = [f"{term.group} {fixed(max(term.estimate, 0.0), 0)}" for term in counts]
     if not sizes:
         return ""
+    records = phrase("Records: {sizes}", sizes=", ".join(sizes))
+    if not answer.tests:
+        return records
     differ = [test.about or name for name, test in answer.tests.items() if test.p_value < _SURE]
-    named = some_of(differ, _MOST_NAMED)
-    many = f"{len(answer.tests)} column{'' if len(answer.tests) == 1 else 's'}"
-    differing = f"{len(differ)} of {many}: {named}" if differ else f"none of {many}"
-    tested = f"; groups differ (p < {_SURE:g}) in {differing}" if answer.tests else ""
-    return f"Records: {', '.join(sizes)}{tested}"
+    of = {"most": f"{_SURE:g}", "all": phrase("1 column")}
+    if len(answer.tests) > 1:
+        of["all"] = phrase("{count} columns", count=f"{len(answer.tests)}")
+    if not differ:
+        return _chain([records, phrase("groups differ (p < {most}) in none of {all}", **of)])
+    of |= {"some": f"{len(differ)}", "named": ", ".join(differ[:_MOST_NAMED])}
+    more = len(differ) - _MOST_NAMED
+    if more > 0:
+        of["named"] = phrase("{listed} and {more} more", listed=of["named"], more=f"{more}")
+    return _chain([records, phrase("groups differ (p < {most}) in {some} of {all}: {named}", **of)])
 
 
 def _rates(answer: StatedAnswer) -> str:
-    for name, label in (("rate-ratio", "rate ratio"), ("standardised", "standardised rate")):
-        if answer.known(name):
-            return f"The {label} is {answer.value(name)}{answer.p_of(name)}"
+    if answer.known("rate-ratio"):
+        ratio = phrase("The rate ratio is {value}", value=answer.value("rate-ratio"))
+        return _chain([ratio, answer.p_of("rate-ratio")], "")
+    if answer.known("standardised"):
+        rate = phrase("The standardised rate is {value}", value=answer.value("standardised"))
+        return _chain([rate, answer.p_of("standardised")], "")
     rates = [term for term in answer.all_known if term.term != "rate-difference"]
-    return capital("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in rates[:_MOST_NAMED]))
+    return _chain(
+        phrase(
+            "the rate of {group} is {value}" if place else "The rate of {group} is {value}",
+            group=rate.term,
+            value=with_interval(rate),
+        )
+        for place, rate in enumerate(rates[:_MOST_NAMED])
+    )
 
 
 def _pca(answer: StatedAnswer) -> str:
     parts = answer.summary.get("proportion") or []
     if not answer.known("PC1"):
         return ""
-    share = f", {fixed(100 * float(parts[0]), 0)} % of all" if parts else ""
-    return f"The variance along the first component is {answer.value('PC1')}{share}"
+    share = phrase("{share} % of all", share=fixed(100 * float(parts[0]), 0)) if parts else ""
+    return _chain([phrase("The variance along the first component is {value}", value=answer.value("PC1")), share], ", ")
 
 
 def _roc(answer: StatedAnswer) -> str:
-    return f"The area under the curve is {answer.value('auc')}" if answer.known("auc") else ""
+    return phrase("The area under the curve is {value}", value=answer.value("auc")) if answer.known("auc") else ""
 
 
 def _calibration(answer: StatedAnswer) -> str:
     large, slope = "in-the-large", "slope"
-    phrases = []
+    said = ""
     if answer.known(large):
-        phrases.append(f"what happened less what was predicted is {answer.value(large)} on average{answer.p_of(large)}")
-    if answer.known(slope):
-        phrases.append(f"the slope is {answer.value(slope)}")
-    return capital("; ".join(phrases))
+        said = phrase("What happened less what was predicted is {value} on average", value=answer.value(large))
+        said = _chain([said, answer.p_of(large)], "")
+    if not answer.known(slope):
+        return said
+    return _chain([said, phrase("the slope is {value}" if said else "The slope is {value}", value=answer.value(slope))])
 
 
 def _mann_whitney(answer: StatedAnswer) -> str:
     if not answer.known("probability"):
         return ""
-    chance = f"{answer.value('probability')}{answer.p('mann-whitney')}"
-    return f"A value of the second group is above one of the first with a chance of {chance}"
+    chance = answer.value("probability")
+    said = phrase("A value of the second group is above one of the first with a chance of {chance}", chance=chance)
+    return _chain([said, answer.p("mann-whitney")], "")
 
 
 def _hazard_ratio(answer: StatedAnswer) -> str:
-    terms = answer.all_known[:_MOST_NAMED]
-    return capital(
-        "; ".join(f"the hazard ratio of {term.term} is {with_interval(term)}{answer.p_of(term.term)}" for term in terms)
-    )
+    said: list[str] = []
+    for term in answer.all_known[:_MOST_NAMED]:
+        ratio = phrase(
+            "the hazard ratio of {term} is {value}" if said else "The hazard ratio of {term} is {value}",
+            term=term.term,
+            value=with_interval(term),
+        )
+        said.append(_chain([ratio, answer.p_of(term.term)], ""))
+    return _chain(said)
 
 
 def _restricted_mean(answer: StatedAnswer) -> str:
     if answer.known("difference"):
-        return f"The difference, second minus first arm, is {answer.value('difference')}{answer.p_of('difference')}"
-    return "; ".join(f"{term.term}: {with_interval(term)}" for term in answer.all_known[:_MOST_NAMED])
+        said = phrase("The difference, second minus first arm, is {value}", value=answer.value("difference"))
+        return _chain([said, answer.p_of("difference")], "")
+    return _each(answer.all_known[:_MOST_NAMED])
 
 
 def _incidence(answer: StatedAnswer) -> str:
     """Each curve at its last known time."""
     last = {term.curve: term for term in answer.all_known}
-    phrases = [f"{curve} {with_interval(term)} at {term.own}" for curve, term in last.items()]
-    return f"The part with the event: {'; '.join(phrases)}" if phrases else ""
+    parts = _chain(
+        phrase("{curve} {value} at {time}", curve=curve, value=with_interval(term), time=term.own) for curve, term in last.items()
+    )
+    return phrase("The part with the event: {parts}", parts=parts) if last else ""
 
 
 def _site_effects(answer: StatedAnswer) -> str:
     if not answer.known("random"):
         return ""
     part = answer.summary.get("i_squared")
-    differ = f"; I² = {fixed(100 * float(part), 0)} %{answer.p('Q')}" if isinstance(part, int | float) else ""
-    return f"What all sites like these have in common is {answer.value('random')}{differ}"
+    differ = f"I² = {fixed(100 * float(part), 0)} %{answer.p('Q')}" if isinstance(part, int | float) else ""
+    return _chain([phrase("What all sites like these have in common is {value}", value=answer.value("random")), differ])
 
 
 _SAYS: dict[str, Callable[[StatedAnswer], str]] = {
-    "mean": _one("mean"),
-    "sum": _one("sum"),
+    "mean": _mean,
+    "sum": _sum,
     "count": _count,
     "variance": _variance,
     "proportion": _proportion,

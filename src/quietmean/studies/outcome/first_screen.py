@@ -25,6 +25,7 @@ from quietmean.core.readable import (
     for_terminal,
     indented,
     marked,
+    phrase,
     plain,
     some_of,
 )
@@ -130,7 +131,7 @@ class Ended:
     @property
     def whose(self) -> str:
         """How many of all are in the answer: "18 of 20"."""
-        return f"{self.in_it} of {self.in_it + len(self.away)}"
+        return phrase("{some} of {all}", some=f"{self.in_it}", all=f"{self.in_it + len(self.away)}")
 
     @cached_property
     def terms(self) -> list[Term]:
@@ -145,20 +146,24 @@ class Ended:
     def nobodys(self) -> str:
         """The sentence that no party has a record of any answer; "" where one has."""
         said = {str(message) for document in self.statistics for message in document.get("messages", ())}
-        return NOBODYS.message if said == {NOBODYS.message} else ""
+        return phrase(NOBODYS.message) if said == {NOBODYS.message} else ""
 
     @property
     def liars(self) -> list[str]:
         """Sentences on who was found to have sent something false."""
         return [
-            *(f"{_and(wrong)} sent a wrong sum. It was corrected." for wrong in [self._wrong_members] if wrong),
+            *(phrase("{who} sent a wrong sum. It was corrected.", who=_and(wrong)) for wrong in [self._wrong_members] if wrong),
             *(
-                f"{self.name(int(party))} sent a sum that no values give. It was left out."
+                phrase("{who} sent a sum that no values give. It was left out.", who=self.name(int(party)))
                 for party, *_ in self.origin.get("impossible_releases", ())
             ),
             *(
-                f"{self.name(int(party))} sent {self.name(int(other))} another sum than was received here, or "
-                f"{self.name(int(other))} does not tell what it received. Results may differ."
+                phrase(
+                    "{who} sent {other} another sum than was received here, or {other} does not tell what it received. "
+                    "Results may differ.",
+                    who=self.name(int(party)),
+                    other=self.name(int(other)),
+                )
                 for party, _, other, *_ in self.origin.get("equivocating", ())
             ),
             *(f"{remark}." for remark in self.origin.get("remarks", ())),
@@ -187,11 +192,39 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _and(names: Sequence[str]) -> str:
-    return " and ".join(names) if len(names) < 3 else some_of(names, _NAMED)
+    if len(names) == 2:
+        return phrase("{first} and {last}", first=names[0], last=names[1])
+    listed = ", ".join(names[:_NAMED])
+    more = len(names) - _NAMED
+    return listed if more <= 0 else phrase("{listed} and {more} more", listed=listed, more=f"{more}")
 
 
-def _is_or_are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+def _not_in_it(end: Ended) -> str:
+    if end.failed:
+        return phrase("{who} took no part.", who=_and(end.away))
+    if len(end.away) == 1:
+        return phrase("{who} is not in the answer ({whose} are).", who=_and(end.away), whose=end.whose)
+    return phrase("{who} are not in the answer ({whose} are).", who=_and(end.away), whose=end.whose)
+
+
+def _above(text: str, end: Ended) -> str:
+    return phrase("{figure}; the target was epsilon {asked}.", figure=text, asked=epsilon_shown(end.asked))
+
+
+def _false(end: Ended) -> str:
+    said = end.liars[0]
+    for sentence in end.liars[1:]:
+        said = phrase("{first} {next}", first=said, next=sentence)
+    return phrase("{said} Keep the receipt: it names them.", said=said)
+
+
+def _hidden(end: Ended) -> str:
+    count = {"hidden": f"{len(end.hidden)}", "all": f"{len(end.terms)}"}
+    return phrase("The noise is larger than the value: {names} ({hidden} of {all}).", names=_and(end.hidden), **count)
+
+
+def _whole_site(end: Ended) -> str:
+    return phrase("All {counted} of one site together are not protected.", counted=phrase(end.counted))
 
 
 # Each stands directly below the answer where its predicate holds, in this order.
@@ -199,41 +232,37 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
     AlwaysFact(
         "NO PRIVACY",
         lambda end: end.bare,
-        lambda end: end.bare,
+        lambda end: phrase(end.bare),
     ),
     AlwaysFact(
         "NO EPSILON",
         lambda end: end.nats,
-        lambda end: "This is not differential privacy. It bounds what others learn on average.",
+        lambda end: phrase("This is not differential privacy. It bounds what others learn on average."),
     ),
     AlwaysFact(
         "COST",
         lambda end: not end.bare and not end.nats and end.spent > end.asked,
-        lambda end: f"This execution cost epsilon {epsilon_shown(end.spent)}; the target was epsilon {epsilon_shown(end.asked)}.",
+        lambda end: _above(phrase("This execution cost epsilon {spent}", spent=epsilon_shown(end.spent)), end),
     ),
     AlwaysFact(
         "ABOVE",
         lambda end: math.isfinite(end.promised) and end.promised > end.asked,
-        lambda end: f"What is guaranteed is above the target; the target was epsilon {epsilon_shown(end.asked)}.",
+        lambda end: _above(phrase("What is guaranteed is above the target"), end),
     ),
     AlwaysFact(
         "NATS",
         lambda end: end.nats and number_of(end.nats["most"]) > end.nats["target"],
-        lambda end: f"This execution revealed more than the target of {end.nats['target']:g} nats.",
+        lambda end: phrase("This execution revealed more than the target of {target} nats.", target=f"{end.nats['target']:g}"),
     ),
     AlwaysFact(
         "AWAY",
         lambda end: end.away,
-        lambda end: (
-            f"{_and(end.away)} took no part."
-            if end.failed
-            else f"{_and(end.away)} {_is_or_are(end.away)} not in the answer ({end.whose} are)."
-        ),
+        _not_in_it,
     ),
     AlwaysFact(
         "FALSE",
         lambda end: end.liars,
-        lambda end: f"{' '.join(end.liars)} Keep the receipt: it names them.",
+        _false,
     ),
     AlwaysFact(
         "OPEN",
@@ -243,16 +272,13 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
     AlwaysFact(
         "HIDDEN",
         lambda end: end.nobodys or end.hidden,
-        lambda end: (
-            end.nobodys
-            or f"The noise is larger than the value: {some_of(end.hidden, _NAMED)} ({len(end.hidden)} of {len(end.terms)})."
-        ),
+        lambda end: end.nobodys or _hidden(end),
     ),
     AlwaysFact("CLIPPED", lambda end: end.here, lambda end: "; ".join(end.here)),
     AlwaysFact(
         "SITE",
         lambda end: not end.bare and not end.nats and number_of(end.certificate.get("whole_party_epsilon", 0)) == math.inf,
-        lambda end: f"All {end.counted} of one site together are not protected.",
+        _whole_site,
     ),
 )
 
@@ -286,7 +312,7 @@ def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     yield from (("", text) for text in _about_intervals(end.terms))
-    yield "Privacy", _privacy(end)
+    yield "Privacy", privacy_of(end)
     yield "Protocol", _protocol(end)
     yield _checked(end)
 
@@ -374,19 +400,24 @@ def _half(ends: Interval) -> float:
     return width if math.isfinite(width) else 0.0
 
 
-def _privacy(end: Ended) -> str:
+def privacy_of(end: Ended) -> str:
+    """What is guaranteed or realised, in one sentence."""
     against = str(end.certificate.get("against") or end.certificate.get("adversary", ""))
     if end.bare:
-        return "none"
+        return phrase("none")
     if end.nats:
         known = "a_priori" in end.nats
         most = epsilon_shown(float(end.nats["a_priori"] if known else number_of(end.nats["most"])))
-        return f"at most {most} nats a coordinate, {'guaranteed' if known else 'realised'}, against {against}"
+        if known:
+            return phrase("at most {most} nats a coordinate, guaranteed, against {against}", most=most, against=against)
+        return phrase("at most {most} nats a coordinate, realised, against {against}", most=most, against=against)
     if math.isfinite(end.promised):
-        return f"epsilon {epsilon_shown(end.promised)} (delta {end.delta}) per {end.unit}, guaranteed, against {against}"
+        of = {"epsilon": epsilon_shown(end.promised), "delta": end.delta, "unit": phrase(end.unit)}
+        return phrase("epsilon {epsilon} (delta {delta}) per {unit}, guaranteed, against {against}", against=against, **of)
     if math.isfinite(end.spent):
-        return f"epsilon {epsilon_shown(end.spent)} realised (delta {end.delta}); nothing was guaranteed beforehand"
-    return "no bound, neither guaranteed nor realised"
+        of = {"epsilon": epsilon_shown(end.spent), "delta": end.delta}
+        return phrase("epsilon {epsilon} realised (delta {delta}); nothing was guaranteed beforehand", **of)
+    return phrase("no bound, neither guaranteed nor realised")
 
 
 def _protocol(end: Ended) -> str:
@@ -398,11 +429,13 @@ def _protocol(end: Ended) -> str:
 def _checked(end: Ended) -> tuple[str, str]:
     """What was checked of those who are counted; nothing is called checked that was not."""
     influence, by = _mapping(end.certificate.get("influence")), _mapping(end.certificate.get("checked_by"))
-    how, whose = influence.get("checked"), f"{end.whose} {'contributors' if end.committee else 'parties'}"
+    how, whose = influence.get("checked"), phrase("{whose} parties", whose=end.whose)
+    if end.committee:
+        whose = phrase("{whose} contributors", whose=end.whose)
     if how in (Checked.EACH_RELEASE, Checked.EACH_CONTRIBUTION):
-        return "Checked", f"{whose}, each within its bounds. Not checked: if values are true."
+        return "Checked", phrase("{whose}, each within its bounds. Not checked: if values are true.", whose=whose)
     if by.get("lies_excluded"):
-        return "Checked", f"{whose} counted. Not checked: whether values are true."
+        return "Checked", phrase("{whose} counted. Not checked: whether values are true.", whose=whose)
     if how == Checked.RESULT:
-        return "Counted", f"{whose}. Checked is only that the result lies in its bounds."
-    return "Counted", f"{whose}. Nobody checks what they send."
+        return "Counted", phrase("{whose}. Checked is only that the result lies in its bounds.", whose=whose)
+    return "Counted", phrase("{whose}. Nobody checks what they send.", whose=whose)

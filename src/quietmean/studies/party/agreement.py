@@ -164,7 +164,7 @@ class Agreement(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return what ``quietmean site contract --json`` prints."""
         document = {name: value for fact in self.facts() for name, value in fact.fields.items()}
-        always = [{"key": fact.key, "text": fact.text} for fact in self.always]
+        always = [{"key": fact.key, "text": str(fact.text)} for fact in self.always]
         return document | {"accept": self.accept_digest, "always": always}
 
     def __str__(self) -> str:
@@ -222,7 +222,7 @@ class Agreement(ABC):
     @cached_property
     def accept_digest(self) -> str:
         """What says yes in advance, SHA-256, hexadecimal: of the digest, of this party, and of what it has to see before."""
-        always = [[fact.key, fact.text] for fact in self.always]
+        always = [[fact.key, str(fact.text)] for fact in self.always]
         own = [self.own.name, self.own.key]
         return digest({"format": "quietmean-accept-1", "agreement": self.digest, "party": own, "always": always})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from quietmean.core.readable import (
     indented,
     marked,
     percent_text,
+    phrase,
 )
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
@@ -57,7 +58,7 @@ class OwnData:
     def marked_with(self, facts: Sequence[ShortFact]) -> tuple[ShortFact, ...]:
         """Return these facts, each with what is known here of the same kind, and the others that are known here."""
         texts = {fact.key: fact.text for fact in self.marks}
-        known = [ShortFact(fact.key, " ".join(filter(None, (fact.text, texts.pop(fact.key, ""))))) for fact in facts]
+        known = [ShortFact(fact.key, f"{fact.text} {texts.pop(fact.key)}") if fact.key in texts else fact for fact in facts]
         return (*(ShortFact(key, text) for key, text in texts.items()), *known)
 
 
@@ -109,12 +110,12 @@ def _together(facts: tuple[ShortFact, ...]) -> tuple[ShortFact, ...]:
     texts = {fact.key: fact.text for fact in facts}
     for key, other in _OF_A_KIND:
         if len(texts) > _MOST and key in texts and other in texts:
-            texts[key] = f"{texts[key]} {texts.pop(other)}"
+            texts[key] = phrase("{first} {next}", first=texts[key], next=texts.pop(other))
     return tuple(ShortFact(key, text) for key, text in texts.items())
 
 
 def _pairs(facts: Iterable[ShortFact]) -> list[list[str]]:
-    return [[fact.key, fact.text] for fact in facts]
+    return [[fact.key, str(fact.text)] for fact in facts]
 
 
 def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[ShortFact, ...]:
@@ -122,18 +123,30 @@ def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[Sho
     facts = facts_that_hold(ALWAYS, agreed)
     unconfirmed = [name for name in to_compare(agreed) if name not in compared]
     if unconfirmed:
-        who = _names(unconfirmed, "other site", _IN_SENTENCE)
-        facts.append(ShortFact("KEYS", f"Nobody compared the code with {who}: {_false(unconfirmed)} may be false."))
+        facts.append(ShortFact("KEYS", _uncompared(unconfirmed)))
     return tuple(facts)
 
 
-def _false(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "they"
+def _uncompared(names: Sequence[str]) -> str:
+    who = _names(names, _other_sites, _IN_SENTENCE)
+    if len(names) == 1:
+        return phrase("Nobody compared the code with {who}: it may be false.", who=who)
+    return phrase("Nobody compared the code with {who}: they may be false.", who=who)
 
 
-def _names(names: Sequence[str], kind: str, most: int = _NAMES) -> str:
-    listed = " and ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
-    return listed if len(listed) <= most else count_of(len(names), kind)
+def _names(names: Sequence[str], many: Callable[[str], str], most: int = _NAMES) -> str:
+    """All names, or where these are long how ``many`` they are."""
+    first, last = ", ".join(names[:-1]), "".join(names[-1:])
+    listed = phrase("{first} and {last}", first=first, last=last) if first else last
+    return listed if len(listed) <= most else many(f"{len(names):,}")
+
+
+def _other_sites(count: str) -> str:
+    return phrase("1 other site") if count == "1" else phrase("{count} other sites", count=count)
+
+
+def _parties(count: str) -> str:
+    return phrase("1 party") if count == "1" else phrase("{count} parties", count=count)
 
 
 def _workload(agreed: Agreement) -> Workload | None:
@@ -186,61 +199,72 @@ def _of_persons(agreed: Agreement) -> bool:
 
 def _no_promise(agreed: Agreement) -> str:
     if agreed.target.nats is not None:
-        return "Nothing is promised beforehand. The cost is known only afterwards."
+        return phrase("Nothing is promised beforehand. The cost is known only afterwards.")
     most = agreed.epsilon_a_priori
-    reach = "nothing bounds it. It stays." if math.isinf(most) else f"it can reach {epsilon_shown(most)}, and stays."
-    return f"The cost is known only afterwards; {reach}"
+    if math.isinf(most):
+        return phrase("The cost is known only afterwards; nothing bounds it. It stays.")
+    return phrase("The cost is known only afterwards; it can reach {most}, and stays.", most=epsilon_shown(most))
 
 
 def _no_privacy(agreed: Agreement) -> str:
     reveals = agreed.plan.protocol.traits.reveals
-    return f"Nothing protects your values. It reveals {reveals}."
+    return phrase("Nothing protects your values. It reveals {reveals}.", reveals=phrase(reveals))
 
 
 def _site(agreed: Agreement) -> str:
-    units = "people" if _of_persons(agreed) else "records"
-    return f"Your site's {units} together are not protected: its mean may show."
+    if _of_persons(agreed):
+        return phrase("Your site's people together are not protected: its mean may show.")
+    return phrase("Your site's records together are not protected: its mean may show.")
 
 
 def _people(agreed: Agreement) -> str:
     if not _of_persons(agreed):
-        return "A person with k records is protected less: up to k times mu."
+        return phrase("A person with k records is protected less: up to k times mu.")
     workload = _workload(agreed)
     sites = 1 if workload is None else workload.sites_per_person
     if sites == 1:
-        return "A person at k sites is protected less: up to k times mu."
-    return f"A person at more than {sites} sites is protected less. Nobody checks it."
+        return phrase("A person at k sites is protected less: up to k times mu.")
+    return phrase("A person at more than {sites} sites is protected less. Nobody checks it.", sites=f"{sites}")
 
 
-_OF_PERSON = {"mean": "the mean of all rows counts", "first": "only the first row counts", "last": "only the last row counts"}
+_OF_PERSON = {
+    "mean": phrase("Of a person the mean of all rows counts."),
+    "first": phrase("Of a person only the first row counts."),
+    "last": phrase("Of a person only the last row counts."),
+}
 
 
 def _rows_of_person(agreed: Agreement) -> str:
     workload = _workload(agreed)
     rows = 1 if workload is None else workload.rows
-    counts = f"at most {count_of(rows, 'row counts', 'rows count')}" if isinstance(rows, int) else _OF_PERSON[str(rows)]
-    return f"Of a person {counts}."
+    if not isinstance(rows, int):
+        return _OF_PERSON[str(rows)]
+    if rows == 1:
+        return phrase("Of a person at most 1 row counts.")
+    return phrase("Of a person at most {rows} rows count.", rows=f"{rows:,}")
 
 
 def _reads(agreed: Agreement) -> str:
     if (terms := _committee(agreed)) is not None:
-        return f"Any {terms.colluding + 1} of the {terms.members} members together can read ALL you send."
-    return f"{_names(_trusted(agreed), 'party')} can read ALL your values, and has to be honest."
+        of = {"some": f"{terms.colluding + 1}", "members": f"{terms.members}"}
+        return phrase("Any {some} of the {members} members together can read ALL you send.", **of)
+    return phrase("{who} can read ALL your values, and has to be honest.", who=_names(_trusted(agreed), _parties))
 
 
 def _largest(agreed: Agreement) -> str:
     if _committee(agreed) is not None:
-        return f"One party counts for up to {agreed.plan.protocol.traits.largest_weight:,g} records."
+        largest = f"{agreed.plan.protocol.traits.largest_weight:,g}"
+        return phrase("One party counts for up to {largest} records.", largest=largest)
     share = agreed.study.share_of(len(agreed.parties)) if isinstance(agreed.study, StudyTerms) else None
     if share is None:
-        return "Nothing limits how much of the answer one party is."
-    return f"One party may have up to {percent_text(share)} of all records."
+        return phrase("Nothing limits how much of the answer one party is.")
+    return phrase("One party may have up to {share} of all records.", share=percent_text(share))
 
 
 def _cost_stays(agreed: Agreement) -> str:
     if agreed.rounds > 1:
-        return "The cost of a round stays once it begins, even without a result."
-    return "Once the study starts the cost stays, even without a result."
+        return phrase("The cost of a round stays once it begins, even without a result.")
+    return phrase("Once the study starts the cost stays, even without a result.")
 
 
 ALWAYS: tuple[AlwaysFact[Agreement], ...] = (
@@ -249,7 +273,7 @@ ALWAYS: tuple[AlwaysFact[Agreement], ...] = (
     AlwaysFact(
         "AVERAGE",
         lambda agreed: agreed.target.nats is not None,
-        lambda agreed: "Nats are an average over values. That is not differential privacy.",
+        lambda agreed: phrase("Nats are an average over values. That is not differential privacy."),
     ),
     AlwaysFact("SITE", _within_party, _site),
     AlwaysFact("PEOPLE", _within_party, _people),
@@ -263,7 +287,7 @@ ALWAYS: tuple[AlwaysFact[Agreement], ...] = (
     AlwaysFact(
         "ONCE",
         lambda agreed: agreed.contributes,
-        lambda agreed: "A contribution cannot be changed or taken back. Its cost stays.",
+        lambda agreed: phrase("A contribution cannot be changed or taken back. Its cost stays."),
     ),
     AlwaysFact("COST", lambda agreed: not agreed.contributes and not _unpromised(agreed), _cost_stays),
 )
@@ -274,7 +298,7 @@ def _title(agreed: Agreement) -> str:
     coordinator = _coordinator(agreed)
     names = [party.name for party in agreed.others if party.name != coordinator]
     by = "" if not coordinator else " by you" if coordinator == agreed.own.name else f" by {coordinator}"
-    others = _names(names, "other site")
+    others = _names(names, _other_sites)
     return f"{kind} {agreed.name!r}{by}{f', with {others}' if names else ''}"
 
 
@@ -340,7 +364,7 @@ def _against(agreed: Agreement) -> str:
     if not colluding:
         return "outsiders who see the answer, and no site"
     who = "the other site" if others == 1 else f"{colluding} of the other {others} sites"
-    return f"{who}, never {_names(_trusted(agreed), 'party')}" if _trusted(agreed) else who
+    return f"{who}, never {_names(_trusted(agreed), _parties)}" if _trusted(agreed) else who
 
 
 def _if_all(agreed: Agreement) -> str:
