@@ -31,7 +31,7 @@ from quietmean.statistics.printed import in_all
 from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.outcome.first_screen import ALWAYS, Ended, privacy_of
+from quietmean.studies.outcome.first_screen import ALWAYS, Ended, cost_kept, privacy_of
 from quietmean.studies.outcome.tables import Line, ResultTable, tables_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.session_contract import SessionContract
@@ -96,7 +96,8 @@ def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "answers": answers,
         # Why there is none, of a study; and what must not be missed.
-        "failed": "" if is_session or tables else end.failed,
+        "failed": "" if is_session or tables else f"{end.failed[:1].upper()}{end.failed[1:]}",
+        "cost": "" if is_session or tables else cost_kept(end),
         "facts": [] if is_session else facts_that_hold(ALWAYS, end),
         "privacy": privacy_of(end) if answers else "",
         "title": _title(receipt),

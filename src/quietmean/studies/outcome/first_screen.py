@@ -6,6 +6,7 @@ It is made from a receipt alone, and from what only this machine knows: the answ
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -317,10 +318,15 @@ def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     yield _checked(end)
 
 
+def cost_kept(end: Ended) -> str:
+    """What a study without an answer cost."""
+    charged = _mapping(end.receipt.get("no_result")).get("charged")
+    return phrase("Kept: {charged}.", charged=f"{charged}") if charged else phrase("Kept, as far as anything was released.")
+
+
 def _no_answer(end: Ended) -> Iterator[str]:
     yield from indented("No answer", f"{end.failed[:1].upper()}{end.failed[1:]}.".replace("..", "."))
-    charged = _mapping(end.receipt.get("no_result")).get("charged")
-    yield from indented("Cost", f"Kept: {charged}." if charged else "Kept, as far as anything was released.")
+    yield from indented("Cost", cost_kept(end))
     yield from always_lines(end)
 
 
@@ -403,6 +409,8 @@ def _half(ends: Interval) -> float:
 def privacy_of(end: Ended) -> str:
     """What is guaranteed or realised, in one sentence."""
     against = str(end.certificate.get("against") or end.certificate.get("adversary", ""))
+    if found := re.fullmatch(r"any (\d+) of (\d+)", against):
+        against = phrase("any {some} of {all}", some=found[1], all=found[2])
     if end.bare:
         return phrase("none")
     if end.nats:
