@@ -12,7 +12,6 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.readable import (
     AlwaysFact,
     ShortFact,
-    count_of,
     epsilon_shown,
     facts_that_hold,
     indented,
