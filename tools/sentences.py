@@ -30,7 +30,9 @@ AVOID = {
     "is no X": re.compile(r"\b(?:is|are|was) no (?!longer|more\b|less\b|other\b|one\b)\w+"),
     "whoever": re.compile(r"\b(?:whoever|whatever|whomever|wherever)\b", re.IGNORECASE),
     "private word": re.compile(
-        r"\b(?:stands for|told apart|elsewhere|amongst|hearsay|say yes to|as it happened|a priori)\b", re.IGNORECASE
+        r"\b(?:stands for|told apart|elsewhere|amongst|hearsay|say yes to|as it happened|a priori|dial(?:s|led|ling)?)\b"
+        r"|(?<!there )\b(?:is|are) (?-i:none)\b|\bconveners?\b(?! in)",
+        re.IGNORECASE,
     ),
 }
 # A full stop; a colon or semicolon before a capital.

@@ -158,12 +158,12 @@ def vector(*values: float) -> str:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda document: document.update(vector=vector(*[float("nan")] * 5)), "none of this study's"),
-        (lambda document: document.update(vector=vector(*[0.1] * 5)), "none of this study's"),
-        (lambda document: document.update(vector=vector(1.0, 2.0)), "none of this study's"),
-        (lambda document: document.update(vector=""), "none of this study's"),
-        (lambda document: document.update(vector="AAAA"), "none of this study's"),
-        (lambda document: document.update(vector="!"), "none of this study's"),
+        (lambda document: document.update(vector=vector(*[float("nan")] * 5)), "not of this study"),
+        (lambda document: document.update(vector=vector(*[0.1] * 5)), "not of this study"),
+        (lambda document: document.update(vector=vector(1.0, 2.0)), "not of this study"),
+        (lambda document: document.update(vector=""), "not of this study"),
+        (lambda document: document.update(vector="AAAA"), "not of this study"),
+        (lambda document: document.update(vector="!"), "not of this study"),
         (lambda document: document.update(weight=-1.0), "a weight is a number of at least 0"),
         (lambda document: document.update(weight=0.5), "not a whole number"),
         (lambda document: document.update(extra=1), "cannot be read"),

@@ -89,7 +89,7 @@ STUDIES = {
     "two parties": Hostile("smallest_parties", {"dropouts": 0.4}, parties=3),
     "a site that is a handful": Hostile("smallest_records", records=3),
     "more than is left": Hostile("account", {"epsilon": 2.0}, policy={"budget": {"epsilon": 1.0, "delta": 1e-6}}),
-    "the cloud's own address": Hostile("nobody can dial", addresses={"east": "169.254.169.254:80"}),
+    "the cloud's own address": Hostile("nobody can connect", addresses={"east": "169.254.169.254:80"}),
     "this machine in disguise": Hostile("hosts", addresses={"south": "192.0.2.7:7001", "east": "[::ffff:127.0.0.1]:22"}),
     "this machine in short": Hostile("impossible IPv4", addresses={"south": "192.0.2.7:7001", "east": "127.1:22"}),
     "the inner network": Hostile("hosts", addresses={"east": "10.0.0.7:7001"}, policy={"hosts": ["127.0.0.1", "*.example"]}),

@@ -418,7 +418,7 @@ def test_keys_that_are_none_are_left_out_or_end_the_party() -> None:
 
     _, steps = Wire(execution, values, weak).run()
     assert steps[0].state.arrived == (0, 3, 4)
-    assert steps[1].state.failure == "the key list has a key of party 0 that is none"
+    assert steps[1].state.failure == "the key list has a key of party 0 that is not valid"
     np.testing.assert_array_equal(steps[0].release.vector, values[[0, 3, 4]].sum(axis=0))
 
 

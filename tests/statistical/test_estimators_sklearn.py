@@ -43,7 +43,7 @@ CASES: dict[str, tuple[Any, dict[str, str]]] = {
             "check_classifier_data_not_an_array": PUBLIC_LABELS,
             "check_classifiers_classes": PUBLIC_LABELS,
             "check_classifiers_one_label": "with one label there is no regression, and the statistic says so",
-            "check_classifier_not_supporting_multiclass": "a label that is none of classes counts as missing, and stops nothing",
+            "check_classifier_not_supporting_multiclass": "a label that is not in classes counts as missing, and stops nothing",
         },
     ),
     "logistic regression by rounds": (

@@ -109,7 +109,7 @@ def test_what_a_sentence_says_to_write_is_right(text: str) -> None:
 @pytest.mark.parametrize("relay", ["", "relay:"])
 def test_what_nobody_can_dial_is_refused_where_it_would_be_dialled(text: str, relay: str) -> None:
     for read in WHERE_DIALLED.values():
-        with pytest.raises(InputError, match="nobody can dial"):
+        with pytest.raises(InputError, match="nobody can connect"):
             read(relay + text)
 
 

@@ -113,8 +113,8 @@ def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.Capture
     for copied in (accept[:31], sealed["digest"], yes_of("north", "study.sealed"), "0" * 64):
         assert "is not the digest" in fails([*join, "--accept", copied], capsys)
     assert "Leave --roster out" in fails([*join, "--roster", "roster.toml"], capsys)
-    assert "'west' is none" in fails([*join, "--accept", accept, "--compared", "west"], capsys)
-    assert "'west' is none" in fails([*join, "--accept", accept, "--compared", "north,west"], capsys)
+    assert "'west' is not one" in fails([*join, "--accept", accept, "--compared", "west"], capsys)
+    assert "'west' is not one" in fails([*join, "--accept", accept, "--compared", "north,west"], capsys)
     keys = keys_path(Path("south.key"), Sealed.load("study.sealed").invitation.digest)
     assert StudyKeys.load(keys).sealed is None
     keys.rename("elsewhere")

@@ -172,7 +172,7 @@ def test_the_error_of_quantised_broadcasts() -> None:
 
 def test_a_quantiser_that_cannot_follow_is_refused_and_freezes() -> None:
     rate = slowest_difference(Dynamics(GEOMETRIC, 30, 0.2, 0.3))
-    with pytest.raises(InputError, match=r"gamma is 0.4 but differences shrink only like .* take gamma >="):
+    with pytest.raises(InputError, match=r"gamma is 0.4 but differences shrink only like .* Take gamma >="):
         make(30, edges=GEOMETRIC.tolist(), c=0.3, bits=2, gamma=0.4)
     honest = make(30, edges=GEOMETRIC.tolist(), c=0.3, bits=2, gamma=default_gamma(rate), iterations=120)
     assert honest.quantisation is not None
@@ -205,7 +205,7 @@ def test_leakage_never_ends_so_the_number_of_messages_must_be_named() -> None:
         ({"c": 0.0}, "c is 0. Choose a finite number > 0"),
         ({"iterations": 0}, "iterations is 0"),
         ({"edges": [[0, 1], [2, 3]]}, "does not connect all 4 parties"),
-        ({"edges": [[0, 4]]}, "edge .0, 4. is none"),
+        ({"edges": [[0, 4]]}, "edge .0, 4. is not valid"),
         ({"sigma_z": [[1.0, 2.0]]}, "sigma_z lists 1 pairs for 4 edges"),
         ({"mode": "anycast"}, "mode 'anycast' is unknown"),
         ({"local_noise": "gaussian"}, "Give both or none"),

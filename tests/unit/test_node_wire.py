@@ -183,7 +183,7 @@ def test_what_is_off_the_grid_is_sent_as_it_is_and_refused(value: float) -> None
 
 @pytest.mark.parametrize(("size", "width", "grid"), [(8, 4, 0.0), (6, 4, GRID), (12, 8, GRID), (12, 8, 0.0)])
 def test_bytes_that_are_no_vector(size: int, width: int, grid: float) -> None:
-    raised(PeerError, "none of this study's", stream.decode_vector, bytes(size), width, grid)
+    raised(PeerError, "not of this study", stream.decode_vector, bytes(size), width, grid)
 
 
 def test_short_values_need_a_grid_and_their_own_length() -> None:

@@ -216,7 +216,7 @@ def test_what_nobody_may_sign(capsys: pytest.CaptureFixture[str]) -> None:
     options = _approve_options(capsys)
     assert "nobody can be asked" in said(options[:-2], capsys)
     assert "is not the digest" in said([*options[:-1], "0" * 64], capsys)
-    assert "is none of the parties" in said([part if part != "a" else "d" for part in options], capsys)
+    assert "is not one of the parties" in said([part if part != "a" else "d" for part in options], capsys)
     assert "is not an approver of" in said([part.replace("anna", "eve") for part in options], capsys)
     write_policy(approvers=[key("anna")], largest_epsilon=1.0)
     assert "largest_epsilon" in said(options, capsys)

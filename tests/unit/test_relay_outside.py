@@ -154,7 +154,7 @@ async def test_a_relay_whose_name_leads_into_this_machine(authority: Authority, 
 
     monkeypatch.delenv("https_proxy", raising=False)
     monkeypatch.setattr(socket, "getaddrinfo", inside)
-    with pytest.raises(RelayError, match=r"relay\.example:443 is not dialled: .*inside a machine"):
+    with pytest.raises(RelayError, match=r"no connection to the relay relay\.example:443 is made: .*inside a machine"):
         await exchange()
 
 

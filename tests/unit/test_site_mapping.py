@@ -104,8 +104,8 @@ def test_codes_that_are_one_number_count_by_spelling_only(tmp_path: Path) -> Non
         ("[mapping.columns]\nage = 1", "mapping.columns.age of wards.format.toml is not a table"),
         ("[mapping.columns.age]\nnames = 'a'", "has 'names' (did you mean 'name'?)"),
         ("[mapping.columns.age]\nname = 1", "has a name that is not a text"),
-        ("[mapping.columns.sex]\ncodes = [1]", "has codes that are none. Write codes ="),
-        ("[mapping.columns.sex]\ncodes = { 1 = [2] }", "has codes that are none. Write codes ="),
+        ("[mapping.columns.sex]\ncodes = [1]", "has codes that are not valid. Write codes ="),
+        ("[mapping.columns.sex]\ncodes = { 1 = [2] }", "has codes that are not valid. Write codes ="),
         *((f"[mapping.columns.age]\nfactor = {one}", "Write factor = 0.4536") for one in ("0", "nan", "inf", "true", "'2'")),
         (
             "[mapping.columns]\nage = 'ALTER'\nsex = 'age'\nday = { name = 'DATUM', factor = 2 }",

@@ -163,7 +163,7 @@ class _Asking:
     def refuse_folder(self) -> None:
         """Raises :class:`InputError` for a folder where no messages go through one."""
         if self.how.folder is not None:
-            raise InputError(f"--folder is for a study through a folder, and {self.study} is none. Leave it out.")
+            raise InputError(f"--folder is for a study through a folder, but {self.study} uses connections. Leave it out.")
 
     def next_step(self, command: str) -> str:
         """The command that takes part, to be pasted: with all that this check was given."""

@@ -380,7 +380,7 @@ def start_command(
     require_kind_of_store(store)
     files = PartyContext.load(study, roster, key, load_identity, store)
     if not files.terms.starts_with_quorum:
-        raise InputError("this study has no start_by. Wait until all parties are there, then it starts.")
+        raise InputError("this study has no start_by. It starts when all parties are connected. Wait for them.")
     first = files.roster.conveners[0]
     if files.party != first:
         raise InputError(f"{files.name} is not the first coordinator of this study. Ask {files.roster.name(first)} to start it.")
@@ -395,4 +395,4 @@ def start_command(
     if json:
         print_json({"asked": str(request)})
     else:
-        out.print(f"{printable(files.name)} starts {printable(files.terms.name)} as soon as enough parties are there")
+        out.print(f"{printable(files.name)} starts {printable(files.terms.name)} as soon as enough parties are connected")

@@ -173,5 +173,5 @@ def free_beside(path: Path) -> int | None:
 def _words(error: BaseException) -> str:
     """Nothing of what is in the file, which SQLite quotes behind its own words."""
     if isinstance(error, UnicodeDecodeError) or _NO_TEXT in str(error):
-        return "it holds a text that is none"
+        return "it holds a text that is not valid"
     return re.split(r"[:(]| - ", reason_of(error))[0].strip()

@@ -90,7 +90,7 @@ def read_request(raw: bytes) -> Request:
 
 def read_answer(raw: bytes) -> ClientAnswer:
     """Read the answer of a client. Raises :class:`InputError` for what is not an answer."""
-    return decode(raw, ClientAnswer, partial(_other_version, "a client's answer is none"))
+    return decode(raw, ClientAnswer, partial(_other_version, "a client's answer is not one"))
 
 
 def _other_version(subject: str, reason: str) -> InputError:

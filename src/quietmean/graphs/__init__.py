@@ -286,7 +286,7 @@ def normalised_edges(pairs: Iterable[Iterable[int]], parties: int) -> Edges:
     listed = [tuple(pair) for pair in pairs]
     for pair in listed:
         if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= end < parties for end in pair):
-            raise InputError(f"edge {list(pair)} is none. Name two different parties of 0..{parties - 1}.")
+            raise InputError(f"edge {list(pair)} is not valid. Name two different parties of 0..{parties - 1}.")
     unique = sorted({(min(pair), max(pair)) for pair in listed})
     return np.array(unique, dtype=np.int64).reshape(-1, 2)
 

@@ -250,7 +250,7 @@ class Participant(Party):
             request = held
         index = self.place(sender)
         if index is None:
-            raise PeerError("it takes part in a study that has not started with it here")
+            raise PeerError("it sent a message for a study that did not start with it")
         if self._current.failed:
             # A party whose machine stalls is there for the others: it says where it is, and whatever else they ask waits for the
             # next session, as long as a round does.
@@ -321,7 +321,7 @@ class Participant(Party):
             async with asyncio.timeout(None if self.settings.start is None or self.settings.folder else _PATIENCE):
                 await self._begun.wait()
         except TimeoutError:
-            raise PeerError("it takes part in a study that has not started with it here") from None
+            raise PeerError("it sent a message for a study that did not start with it") from None
 
     def _note_handed(self, sender: PartyId, transfer: Transfer) -> None:
         if self.session is not None and (index := self.place(sender)) is not None:

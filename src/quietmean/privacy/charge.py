@@ -253,5 +253,5 @@ def _group_delta(epsilon: float, delta: float, members: int) -> float:
 def require_members(members: int) -> None:
     """Raises :class:`InputError` unless this number of units can change together."""
     if members < 1:
-        raise InputError(f"a group of {members} is none. Choose a whole number >= 1.")
+        raise InputError(f"a group of {members} is too small. Choose a whole number >= 1.")
     require_usual("group", members)

@@ -225,7 +225,7 @@ def group_mu(mu: float, members: int) -> float:
     """
     check_mu(mu)
     if members < 0:
-        raise InputError(f"a group of {members} is none. Choose a whole number >= 0.")
+        raise InputError(f"a group of {members} is too small. Choose a whole number >= 0.")
     return 0.0 if members == 0 else members * mu * (1 + _ROUNDING)
 
 

@@ -43,7 +43,7 @@ def of_sum(parties: int) -> float:
     No protocol that computes the sum exactly reveals less. Raises :class:`InputError` for less than one party.
     """
     if parties < 1:
-        raise InputError(f"a sum of {parties} values is none. Give at least 1.")
+        raise InputError(f"a sum needs at least 1 value, not {parties}. Give at least 1.")
     return math.inf if parties == 1 else 0.5 * math.log(parties / (parties - 1))
 
 

@@ -401,7 +401,7 @@ class Execution:
             raise other
         schedule = fixed or Schedule.from_lists(full_rounds(neighbours, parties), parties, _pairs(raw, parties))
         if not could_have(protocol, schedule):
-            raise InputError(f"neighbours are none that {protocol.name} can have. Leave them as they were when it ran.")
+            raise InputError(f"neighbours are not as {protocol.name} can have them. Leave them as they were when it ran.")
         settled = np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4)
         trace = with_lost(schedule, ExecutionTrace(np.array(online, dtype=np.bool_), settled=settled), raw.get("lost", []))
         return cls(

@@ -174,8 +174,8 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
                 [
                     count_of(
                         others,
-                        "row has a label that is none of classes, and counts",
-                        "rows have a label that is none of classes, and count",
+                        "row has a label that is not in classes, and counts",
+                        "rows have a label that is not in classes, and count",
                     )
                     + " as missing (for you only)"
                 ]

@@ -127,7 +127,7 @@ class Fit:
                 terms.update(level.terms)
         estimated = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if name in terms and not hidden)
         text = (
-            "outcomes there are none, or all that can be, as far as the noise shows. What depends on them may be any "
+            "no record has the outcome, or all have it, as far as the noise shows. What depends on them may be any "
             "distance away. No interval holds for it, and nothing is printed"
         )
         return [Flag("separated", f"{some_of(names, 3)}: {text}", estimated)] if estimated else []

@@ -49,7 +49,7 @@ async def numbers_to_dial(address: tuple[str, int]) -> list[str]:
     for text in addresses:
         number = number_of(text.partition("%")[0])
         if is_never_dialled(text) or (number is not None and number.is_loopback):
-            raise PermissionError(f"{host} leads to {text}, an address inside a machine, which is not dialled by another name")
+            raise PermissionError(f"{host} leads to {text}, an address inside a machine, to which no other name may lead")
     return addresses
 
 
@@ -96,7 +96,7 @@ def parse_place(text: str) -> Address:
     at_relay = relayed != text and ":" in relayed
     host, port = parse_address(relayed if at_relay else text)
     if is_never_dialled(host):
-        raise InputError(f"nobody can dial address {text!r}. Write one at which the others reach this party.")
+        raise InputError(f"nobody can connect to address {text!r}. Write one at which other parties reach this party.")
     return RelayAddress(host, port) if at_relay else (host, port)
 
 
@@ -177,7 +177,7 @@ def open_account_socket(path: Path, user: str) -> AccountSocket:
     a socket of theirs.
     """
     if sys.platform != "linux":
-        raise InputError("this needs Linux, which tells whose process comes. Use the pages on the own machine.")
+        raise InputError("this needs Linux, which tells who owns a connecting process. Use the pages on the machine itself.")
     number = _number_of(user)
     try:
         mode = path.parent.stat().st_mode

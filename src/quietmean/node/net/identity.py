@@ -187,9 +187,7 @@ def public_key_bytes(text: str) -> bytes:
         raise InputError(f"key {text!r} is spelt in another way than {format_public_key(raw)}. Use that one spelling.")
     y = int.from_bytes(raw, "little") % 2**255
     if y >= _PRIME or y in _SMALL_ORDER:
-        raise InputError(
-            f"key {text!r} is none that quietmean key new can make: anybody could sign for it. Ask its owner for the right one."
-        )
+        raise InputError(f"key {text!r} is not safe: anybody could sign for it. Ask its owner for the right one.")
     return raw
 
 

@@ -385,7 +385,7 @@ def decode_vector(raw: Payload, width: int = 8, grid: float = 0.0) -> Vector:
     Raises :class:`PeerError` unless all numbers are finite and, if there is a grid, on it.
     """
     if len(raw) % width or (width != 8 and not grid):
-        raise PeerError(f"a vector of {len(raw)} bytes in values of {width}, which is none of this study's")
+        raise PeerError(f"a vector of {len(raw)} bytes in values of {width}, which is not of this study")
     if width == 4:
         return from_units(np.frombuffer(raw, dtype="<i4"), grid)
     vector = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)

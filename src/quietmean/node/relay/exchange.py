@@ -94,7 +94,7 @@ class RelayExchange:
     def _require_identity(self, connection: RelayConnection, proof: Proof) -> None:
         # The signature last: verifying it costs far more than the other checks.
         if _host(proof.relay) not in (self._names or {_host(connection.host)}):
-            raise PeerError("this relay has another name than the one it was dialled by: tell its operator (--name)")
+            raise PeerError("this relay has another name than the one it was called by: tell its operator (--name)")
         if proof.role != "call" and proof.label != Group(proof.group).label(proof.key):
             raise PeerError("this name at the relay belongs to another key")
         if not self._admission.admits(proof.group, proof.key):

@@ -208,7 +208,7 @@ class RoundsOverConnections:
                 await self._requests.hold(sender, lambda: self._is_early(number))
             session, place = party.session, party.place(sender)
             if place is None:
-                raise PeerError("it is in a round of a session that has not started with it here")
+                raise PeerError("it sent a message for a session that did not start with it")
             if session is None or number != party.number:
                 return AnswerFrame(request.number, REFUSED, *self.position)
             answer = await session.handle(place, request, payload)

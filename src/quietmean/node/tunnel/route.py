@@ -159,7 +159,7 @@ class RelayAccess:
                     "renew it, or name a file with the certificate to be trusted in SSL_CERT_FILE"
                 )
             case PermissionError() if error.errno is None:
-                return f"the relay {self.name} is not dialled: {error}"
+                return f"no connection to the relay {self.name} is made: {error}"
             case socket.gaierror():
                 return f"the host of the relay {self.name} is not known here"
             case PeerError():

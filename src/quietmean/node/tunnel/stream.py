@@ -109,7 +109,7 @@ def encode_message(message: FromRelay | Proof) -> bytes:
 
 def decode_message(raw: bytes) -> FromRelay:
     """Read a message of the relay. Raises :class:`PeerError`."""
-    message: FromRelay = decode(raw, FromRelay, lambda reason: PeerError("it said something that no relay says"))
+    message: FromRelay = decode(raw, FromRelay, lambda reason: PeerError("it sent a message that is not a relay's"))
     return message
 
 

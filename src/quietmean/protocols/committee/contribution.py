@@ -361,7 +361,7 @@ def _read_part(session: CommitteeSession, header: Header, content: bytes, seeded
     parameters, masks = session.parameters, session.parameters.checks
     numbers = np.frombuffer(content[-_mask_bytes(session) :] if seeded else content, dtype=_WORD)
     if int(numbers.max()) >= parameters.prime:
-        raise ContributionError("the part for this member has a number that is none of this study's")
+        raise ContributionError("the part for this member has a number that is not of this study")
     layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight, header.dealer)
     if seeded:
         dealt_numbers = session.dealt_numbers(header.kind == DealtParts.NOISE, header.weight)

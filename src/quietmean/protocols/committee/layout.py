@@ -131,7 +131,7 @@ class Layout:
         above = levels - self.lows
         moved = self.records is not None and (self.records.steps_of(levels) != numbers[self.records.places]).any()
         if moved or (above < 0).any() or (above > self.spans).any():
-            raise InputError("a value is none that this study's records have. Let the plan of the study encode them.")
+            raise InputError("a value is not one that this study's records can have. Let the plan of the study encode them.")
         # The last weight counts where the others do not reach.
         position = np.arange(self.bits) - self.starts[self.number]
         ends = np.r_[self.starts[1:], self.bits] - 1

@@ -135,7 +135,7 @@ def read_list(session: CommitteeSession, raw: bytes) -> CheckList:
     entries = np.frombuffer(content, dtype=entry, offset=begin)
     values, noise = entries[: front.values], entries[front.values :]
     if len(entries) and int(entries["numbers"].max()) >= session.parameters.prime:
-        raise ContentError("a list with a number that is none of this study's")
+        raise ContentError("a list with a number that is not of this study")
     session.require_admitted(values["dealer"], values["weight"])
     _require_members(session, noise)
     return CheckList(front.member, list_digest(raw), values, noise)

@@ -170,7 +170,7 @@ def check_result(session: CommitteeSession, result: Result) -> CheckedResult:
 def _share(session: CommitteeSession, sent: MemberSum) -> Elements:
     share: Elements = np.frombuffer(sent.share, dtype="<u4")
     if int(share.max()) >= session.parameters.prime:
-        raise ResultError(f"member {sent.member + 1}'s sum has a number that is none of this study's: it lies")
+        raise ResultError(f"member {sent.member + 1}'s sum has a number that is not of this study: it lies")
     return share
 
 

@@ -106,7 +106,7 @@ class Client:
                 channel = self._secrets.channel
                 sealed.append(seal(channel, key[:PUBLIC_BYTES], self._party, other, self._rules.label, *shares[other]))
             except ValueError:
-                raise ContentError(f"the key list has a key of party {other} that is none") from None
+                raise ContentError(f"the key list has a key of party {other} that is not valid") from None
         return b"".join(sealed)
 
     def read_shares(self, keyed: Keyed, content: bytes) -> Shared:
@@ -129,7 +129,7 @@ class Client:
             try:
                 mask = pair_mask(self._secrets.masking, keys[other][PUBLIC_BYTES:], self._rules.label)
             except ValueError:
-                raise ContentError(f"the key list has a key of party {other} that is none") from None
+                raise ContentError(f"the key list has a key of party {other} that is not valid") from None
             put_on(masked, mask, parameters.bits, adds(self._party, other))
         return wrap(masked, parameters.bits)
 

@@ -267,7 +267,7 @@ def read_shares(raw: bytes, owners: Sequence[PartyId]) -> dict[PartyId, int]:
     for owner, item in split_items(raw, owners, 1 + SHARE_BYTES).items():
         value = int.from_bytes(item[1:], "big")
         if item[0] > 1 or value >= PRIME or (item[0] == 0 and value):
-            raise ContentError(f"a share of party {owner} that is none")
+            raise ContentError(f"a share of party {owner} that is not valid")
         if item[0]:
             shares[owner] = value
     return shares

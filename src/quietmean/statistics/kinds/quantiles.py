@@ -128,7 +128,7 @@ class Quantiles(Statistic):
             0 < probability < 1 for probability in self.probabilities
         ):
             raise InputError(
-                f"{self.text} has probabilities that cannot be. Give different numbers between 0 and 1, such as 0.25 0.5 0.75."
+                f"{self.text} has impossible probabilities. Give different numbers between 0 and 1, such as 0.25 0.5 0.75."
             )
         return (self._table(columns),)
 

@@ -113,7 +113,7 @@ def _release(body: _Body, plan: Plan, name: str) -> Release:
     except (binascii.Error, ValueError, PeerError):
         vector = None
     if vector is None or vector.shape != (dimension,):
-        raise InputError(f"the vector of {name} is none of this study's. Ask for it again.")
+        raise InputError(f"the vector of {name} is not of this study. Ask for it again.")
     if not (math.isfinite(body.weight) and body.weight >= 0):
         raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number of at least 0. Ask for it again.")
     return Release(vector, body.weight)

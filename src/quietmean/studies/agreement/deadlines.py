@@ -161,7 +161,7 @@ def parties_that_could(**numbers: int | None) -> int:
 def require_start_by(minimum: int | None, start_by: datetime | None, subject: str) -> None:
     """Raises :class:`InputError` for a least number of parties without a time; ``subject`` it is of."""
     if minimum is not None and start_by is None:
-        raise InputError(f"the {subject} has a minimum and no start_by. Say when it starts with those who are there.")
+        raise InputError(f"the {subject} has a minimum and no start_by. Say when it starts with the connected parties.")
 
 
 def require_ahead(start_by: datetime | None, now: datetime) -> None:

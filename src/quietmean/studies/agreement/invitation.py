@@ -317,4 +317,4 @@ def _require_x25519(raw: bytes, subject: str) -> None:
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:
-        raise InputError(f"{subject} is of small order, a secret with it is none. Ask for the entry again.") from None
+        raise InputError(f"{subject} is not safe: anybody could find a secret made with it. Ask for the entry again.") from None

@@ -76,7 +76,7 @@ def require_role(invitation: Invitation, address: str, member: bool) -> None:
         raise InputError(f"this study has no committee, all its parties are alike. Leave {named('member')} out.")
     if committee and not member and address:
         raise InputError(
-            f"a contributor is never dialled. Leave {named('address')} out, or give {named('member')} too if you hold shares."
+            f"nobody connects to a contributor. Leave {named('address')} out, or give {named('member')} too if you hold shares."
         )
 
 

@@ -122,7 +122,7 @@ def _column(raw: object, name: str, place: str) -> ColumnMapping:
     if not isinstance(called, str):
         raise InputError(f'[{where}] of {place} has a name that is not a text. Write name = "ALTER".')
     if not (isinstance(codes, Mapping) and all(isinstance(code, str | int | float) for code in codes.values())):
-        raise InputError(f'[{where}] of {place} has codes that are none. Write codes = {{ 1 = "f", 2 = "m", 9 = "" }}.')
+        raise InputError(f'[{where}] of {place} has codes that are not valid. Write codes = {{ 1 = "f", 2 = "m", 9 = "" }}.')
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor) or factor == 0:
         raise InputError(f"[{where}] of {place} has a factor that is 0 or not a number. Write factor = 0.4536.")
     texts = {plain_name(code): str(text).lower() if isinstance(text, bool) else str(text) for code, text in codes.items()}

@@ -333,7 +333,7 @@ def place_of(name: str | None, parties: Sequence[Signatory]) -> PartyId:
     names = [party.name for party in parties]
     if name not in names:
         raise InputError(
-            f"{name or 'this site'} is none of the parties, {', '.join(names)}. Say which with {named('party', 'NAME')}."
+            f"{name or 'this site'} is not one of the parties, {', '.join(names)}. Say which with {named('party', 'NAME')}."
         )
     return names.index(name)
 

@@ -366,7 +366,7 @@ class Consent:
         unknown = sorted(set(names) - set(others))
         if unknown:
             raise InputError(
-                f"{unknown[0]!r} is none of the other parties. Choose from {', '.join(others)}; separate several "
+                f"{unknown[0]!r} is not one of the other parties. Choose from {', '.join(others)}; separate several "
                 "by commas, or repeat the option."
             )
         compared = sorted({*names, *self.keys.compared})

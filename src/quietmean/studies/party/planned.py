@@ -49,9 +49,7 @@ class Wanted:
     def require_possible(self) -> None:
         """Raises :class:`InputError` for what no study reaches."""
         if self.width is not None and not 0 < self.width < math.inf:
-            raise InputError(
-                f"width {self.width:g} is none that an interval can have. Give {named('width')} a finite number above 0."
-            )
+            raise InputError(f"width {self.width:g} is not a possible width. Give {named('width')} a finite number above 0.")
         if self.power is not None and not 0 < self.power < 1:
             raise InputError(
                 f"power {self.power:g} is not a chance of seeing an effect. Give {named('power')} a number between 0 and 1, such "

@@ -282,9 +282,9 @@ def _strange_places(rules: PolicyRules, agreement: Agreement) -> Broken:
     dialled = [(party, party.address) for party in agreement.others if party.address is not None]
     for party, (host, *_) in dialled:
         if is_never_dialled(host):
-            yield "hosts", f"{party}, an address inside a machine or a network's own, which is never dialled"
+            yield "hosts", f"{party}, an address inside a machine or a network's own, to which quietmean never connects"
         elif _loopback(host) and not rehearsal:
-            yield "hosts", f"{party}, on this very machine, which is dialled in rehearsals only, where all parties are on it"
+            yield "hosts", f"{party}, on this very machine, which is for rehearsals only, where all parties are on it"
         elif rules.hosts is not None and not any(_matches(host, pattern) for pattern in rules.hosts):
             yield "hosts", f"{party}, allowed are: {', '.join(rules.hosts)}"
     for party, (_, port, *_) in dialled:
