@@ -14,6 +14,7 @@ from quietmean.cli.main import main
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
+from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import Contract, Signatory
 
@@ -114,7 +115,11 @@ def test_whoever_makes_a_study_makes_one_that_leaves_missing_cells_out(tmp_path:
     by_command = StudyTerms.load(tmp_path / "study.toml")
     columns = [*asked.columns, *from_python.terms.columns, *by_command.columns]
     assert [column.missing for column in columns] == ["indicator"] * 6
-    assert 'missing = "indicator"' in (tmp_path / "study.toml").read_text()
+    assert 'ask = [\n  "mean(age in 20..95)",\n]' in (tmp_path / "study.toml").read_text()
+    study = StudyTerms.load(tmp_path / "study.toml")
+    (tmp_path / "tables.toml").write_text(study_text(study))
+    assert 'missing = "indicator"' in (tmp_path / "tables.toml").read_text()
+    assert StudyTerms.load(tmp_path / "tables.toml").context() == study.context()
 
 
 def test_filled_in_is_flagged_wherever_it_matters_and_nowhere_else() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from quietmean.statistics.names import quoted, unquoted
 from quietmean.statistics.question_texts import question_texts
 from quietmean.statistics.questions import read_questions
 from quietmean.statistics.registry import ALIASES
+from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.study import StudyTerms
 
 _NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12).map(str.strip)
@@ -206,3 +208,28 @@ def test_python_the_study_file_and_tables_mean_the_same_study(tmp_path: Path) ->
     by_name = qm.Study({"age": (0, 110), "sex": ["f", "m"]}, ["mean(age)", "proportion(sex)"], epsilon=1)
     mixed = qm.Study({"age": (0, 110)}, ["mean(age)", "proportion(sex in {f, m})"], epsilon=1)
     assert asked == by_name == mixed == qm.Study.load(study)
+
+
+@given(st.data())
+def test_a_study_file_of_questions_means_the_study_of_tables(data: st.DataObject) -> None:
+    names = data.draw(st.lists(_NAMES.filter(bool), min_size=2, max_size=4, unique=True))
+    columns = [data.draw(columns_of(name)) for name in names]
+    statistics = [
+        {"kind": "proportion" if {"levels", "boolean"} & column.keys() else "mean", "column": column["name"]}
+        for column in data.draw(st.lists(st.sampled_from(columns), unique_by=lambda column: column["name"]))
+    ]
+    terms = StudyTerms.parse({"column": columns, "statistic": statistics})
+    text = study_text(terms, asks=True)
+    again = StudyTerms.from_tables(tomllib.loads(text), "study.toml")
+    assert "ask = [" in text
+    assert "[[column]]" not in text
+    assert again.context() == terms.context()
+
+
+def test_a_document_of_before_is_written_in_questions_that_say_what_it_meant() -> None:
+    columns = [{"name": name, "low": 0, "high": 1} for name in "xy"]
+    statistics = [{"kind": "linear-regression", "formula": "y ~ x"}]
+    terms = StudyTerms.parse({"column": columns, "statistic": statistics})
+    text = study_text(terms, asks=True)
+    assert {'  "x in 0..1 [missing=centre]",', '  "linear-regression(y ~ x, robust=false)",'} <= set(text.splitlines())
+    assert StudyTerms.from_tables(tomllib.loads(text), "study.toml").context() == terms.context()

@@ -167,7 +167,7 @@ def new_command(
     terms = StudyTerms.parse(fields | typed | ({"ask": ask} if ask else {}))
     require_ahead(terms.start_by, datetime.now(UTC))
     require_in_general(terms, no_privacy=no_privacy)
-    text = study_text(terms)
+    text = study_text(terms, asks=True)
     study_file.write(text.encode())
     codes = listed.format_text if listed is not None else ""
     beside = save.with_suffix(".format.toml")

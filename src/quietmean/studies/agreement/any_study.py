@@ -56,17 +56,22 @@ def require_session(study: AnyStudy) -> SessionStudy:
     return study
 
 
-def study_text(study: AnyStudy) -> str:
-    """A study file or session file in TOML that :func:`load_any` reads as this one, with every default written out."""
+def study_text(study: AnyStudy, *, asks: bool = False) -> str:
+    """A study file or session file in TOML that :func:`load_any` reads as this one, with every default written out.
+
+    ``asks``: with questions in place of tables of columns and statistics, where they say the same.
+    """
     tables = study.tables()
     if isinstance(study, SessionStudy):
         return "\n".join(["[session]", *_lines(tables["session"])]) + "\n"
     general = dict(tables["study"])
     options = general.pop("options", {})
-    parts = ["[study]", *_lines(general)]
+    texts = study.questions() if asks else []
+    questions = ["ask = [", *(f"  {_value(text)}," for text in texts), "]"] if texts else []
+    parts = ["[study]", *questions, *_lines(general)]
     if options:
         parts += ["", "[study.options]", *_lines(options)]
-    for name in ("column", "statistic"):
+    for name in () if texts else ("column", "statistic"):
         for table in tables[name]:
             parts += ["", f"[[{name}]]", *_lines(table)]
     return "\n".join(parts) + "\n"

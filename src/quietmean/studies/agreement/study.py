@@ -29,6 +29,7 @@ from quietmean.statistics.formulas import written_out
 from quietmean.statistics.kinds.counts import Proportion
 from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.persons import Persons
+from quietmean.statistics.question_texts import question_texts
 from quietmean.statistics.questions import read_questions
 from quietmean.studies.agreement.deadlines import (
     CommitteeTerms,
@@ -145,6 +146,14 @@ class StudyTerms(JointTerms):
         general = self.describe("columns", "statistics", *(() if self.nats is None else ("epsilon",)))
         columns = [column.describe() for column in self.columns]
         return {"study": general, "column": columns, "statistic": [dict(statistic) for statistic in self.statistics]}
+
+    def questions(self) -> list[str]:
+        """Questions that mean these columns and statistics; none where no questions do."""
+        asked = [parse_statistic(raw) for raw in self.statistics]
+        texts = question_texts(self.columns, [statistic.text for statistic in asked])
+        columns, statistics = read_questions(texts)
+        same = [Column.model_validate(column).describe() for column in columns] == [column.describe() for column in self.columns]
+        return texts if same and [parse_statistic(raw) for raw in statistics] == asked else []
 
     @classmethod
     def _shown(cls, faults: list[ErrorDetails]) -> list[ErrorDetails]:
