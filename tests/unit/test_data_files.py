@@ -264,7 +264,7 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     ),
     "no names above the columns": (
         written(text(ROWS[1:], heading=ROWS[0])),
-        "column 'age' is not one of the 6 columns of t.csv: ",
+        "column 'age' is not one of the 6 columns of t.csv. ",
     ),
     "a web page": (
         written("<html><table><tr><td>age</td></tr></table></html>", "t.xls"),
@@ -288,12 +288,12 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     "Stata": (foreign("write_dta", "dta"), RECORDS),
     "a damaged file of SPSS": (
         written(b"$FL2@(#) and then nothing", "t.sav"),
-        "t.sav cannot be read as a table: it is a damaged",
+        "t.sav cannot be read as a table. Check that it is not a damaged",
     ),
-    "a damaged file of Stata": (written(b"<stata_dta> and nothing", "t.dta"), "t.dta cannot be read as a table: it is a damaged"),
+    "a damaged file of Stata": (written(b"<stata_dta> and nothing", "t.dta"), "t.dta cannot be read as a table. Check that it is not a damaged"),
     "a damaged file of SAS": (
         written(b"HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!" + b"0" * 90, "t.xpt"),
-        "t.xpt cannot be read as a table: it is a damaged",
+        "t.xpt cannot be read as a table. Check that it is not a damaged",
     ),
     "no file of SAS": (written(bytes(99), "t.sas7bdat"), "t.sas7bdat cannot be read as a table: it is damaged or not a SAS file"),
     "a damaged archive": (written(gzip.compress(text().encode())[:40], "t.csv.gz"), "t.csv.gz is compressed by gzip and damaged"),
@@ -535,7 +535,7 @@ def test_what_is_cut_off_is_said_by_its_name(tmp_path: Path) -> None:
 def test_a_line_that_is_no_object_is_told(content: str, said: str, where: str, tmp_path: Path) -> None:
     told: list[str] = []
     ages(written(content, "t.jsonl")(tmp_path), told)
-    assert told[0].startswith(f"t.jsonl: {said} as missing throughout {where}: ")
+    assert told[0].startswith(f"t.jsonl: {said} as missing throughout {where}. ")
     assert "61" not in told[0]
 
 
