@@ -173,9 +173,16 @@ def named_by(option: str, sentence: str) -> bool:
     return any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
 
 
+_VERBS = re.compile(
+    "Add|Ask|Check|Choose|Copy|Correct|Declare|Encode|Export|Give|Install|Keep|Leave|Let|Make|Name|Plan|Restore|Run|Save|Say|Scale|See"
+    "|Set|Sort|Split|Take|Unpack|Use|Wait|Write"
+)
+
+
 def has_remedy(sentence: str) -> bool:
     """Whether one is told what to do: behind a colon, or in a sentence of its own."""
-    return re.search(r": |\. (Give|Leave|Write) ", sentence) is not None
+    behind = re.split(r"(?<=[.?]) ", sentence)[1:]
+    return ": " in sentence or any(_VERBS.fullmatch(one.split()[0]) for one in behind if one[:1].isupper())
 
 
 def fault(line: Sequence[str], option: str, capsys: pytest.CaptureFixture[str], seconds: float, known: str = "") -> str:

@@ -67,7 +67,7 @@ def test_the_log_has_what_happens_and_nothing_about_the_data(tmp_path: Path, cap
     ends([*run, "--out", str(tmp_path / "out"), f"--log-file={log}"], capsys)
     lines = log.read_text().splitlines()
     assert any("delta" in line for line in lines)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ERROR folder .* exists already: .*", lines[-1])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ERROR folder .* exists already\. .*", lines[-1])
     assert "cell" not in log.read_text()
     assert "outside" not in log.read_text()
 

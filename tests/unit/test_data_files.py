@@ -290,7 +290,10 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
         written(b"$FL2@(#) and then nothing", "t.sav"),
         "t.sav cannot be read as a table. Check that it is not a damaged",
     ),
-    "a damaged file of Stata": (written(b"<stata_dta> and nothing", "t.dta"), "t.dta cannot be read as a table. Check that it is not a damaged"),
+    "a damaged file of Stata": (
+        written(b"<stata_dta> and nothing", "t.dta"),
+        "t.dta cannot be read as a table. Check that it is not a damaged",
+    ),
     "a damaged file of SAS": (
         written(b"HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!" + b"0" * 90, "t.xpt"),
         "t.xpt cannot be read as a table. Check that it is not a damaged",

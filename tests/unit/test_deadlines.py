@@ -174,6 +174,6 @@ def test_contract_and_plan_say_until_when(begun: Path, capsys: pytest.CaptureFix
     assert "UTC, then for 3 rounds, each 24 hours longer, until" in said
     assert "through a folder, with east; north" in said.replace("north; east", "east; north")
     assert "folder.invalid" not in said
-    assert "every party looks into the folder every 60 minutes or more often" in said
+    assert "Every party looks into the folder every 60 minutes or more often" in said
     main(["plan", "--study", "study.sealed"])
     assert "through a folder: 3 rounds of at most 24 hours after the start" in " ".join(capsys.readouterr().out.split())

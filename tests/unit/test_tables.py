@@ -380,7 +380,7 @@ def test_what_is_missing_is_said_with_the_extra(monkeypatch: pytest.MonkeyPatch,
         return real(name, *more, **kept)
 
     monkeypatch.setattr("quietmean.core.extensions.import_module", without)
-    remedy = f"needs the extra 'documents', which is not installed. Run {re.escape(command_for('documents'))}$"
+    remedy = rf"needs the extra 'documents', which is not installed. Run {re.escape(command_for('documents'))}\.$"
     for end in (".docx", ".tex", ".html"):
         refused(remedy, write_tables, document(0.3), tmp_path / f"tables{end}")
     write_tables(document(0.3), tmp_path / "tables.csv")

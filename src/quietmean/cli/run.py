@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -241,7 +242,7 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
             line.say(f"{step_of(event['phase'])}{parties} processes, {event['phase']}{late}")
         elif event["event"] == "stalled":
             # All have one disk: the first one says so for all.
-            reason = event["reason"].replace(f"{name}.", "")
+            reason = re.sub(rf"(?<!\w){re.escape(name)}\.(?=\w)", "", event["reason"])
             if reason not in said:
                 warn(f"{name}: {sentence(event)}")
             said.add(reason)
