@@ -366,7 +366,9 @@ def test_the_contract_says_what_is_protected_and_assumed(
         assert f" per {other}" not in shown[unit]
     assert "one record of one party, under replacement" in told["record"]
     # Only the sentences about those with several records may name persons.
-    several = r"A person is one unit at one party.*?as large\.|A person with k records is protected less: up to k times mu\."
+    several = (
+        r"A person is one unit at one party.*?as large\.|A person with k records is protected less: up to k times the loss\."
+    )
     assert "A person with k records is protected less" in shown["record"]
     assert all("person" not in re.sub(several, "", words["record"]) for words in (shown, told))
     said = "all rows of one person (the last one counts; at 2 parties at most, which nobody checks), under replacement"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # What the sum of charges cannot know, printed where an account is made.
 _SENTENCES = {
-    PrivacyUnit.RECORD: "A record is not a person. Somebody with several rows costs as many times mu. Persons are counted from "
+    PrivacyUnit.RECORD: "A record is not a person. A person with k rows costs k times the loss (mu). Persons are counted from "
     "the first study on where the data name a column of persons. Else charge with --group ROWS, the most rows of a person.",
     PrivacyUnit.PERSON: "It counts for all rows of a person. Studies of records are refused unless the data say rows_per_person "
     "beside the column of persons, or --group ROWS does.",
@@ -36,7 +36,7 @@ _SENTENCES = {
     "says how many this party has.",
 }
 _OVERLAP = (
-    "A person at several parties costs as many times mu, and no ledger can see it. Agree that everybody is with one party, or "
+    "A person at k parties costs k times the loss (mu), and no ledger can see it. Agree that everybody is with one party, or "
     "charge with --group."
 )
 # The part of delta for rare events from which on it is said how much of it is used.

@@ -218,11 +218,11 @@ def _site(agreed: Agreement) -> str:
 
 def _people(agreed: Agreement) -> str:
     if not _of_persons(agreed):
-        return phrase("A person with k records is protected less: up to k times mu.")
+        return phrase("A person with k records is protected less: up to k times the loss.")
     workload = _workload(agreed)
     sites = 1 if workload is None else workload.sites_per_person
     if sites == 1:
-        return phrase("A person at k sites is protected less: up to k times mu.")
+        return phrase("A person at k sites is protected less: up to k times the loss.")
     return phrase("A person at more than {sites} sites is protected less. Nobody checks it.", sites=f"{sites}")
 
 
