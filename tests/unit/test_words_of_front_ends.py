@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -112,7 +113,7 @@ def keywords_in_python() -> tuple[tuple[str, ...], ...]:
     """What each public function and class takes by name."""
     public = [getattr(qm, name) for name in qm.__all__] + [getattr(learning, name) for name in learning.__all__]
     ours = [one for one in public if callable(one) and not (isinstance(one, type) and issubclass(one, BaseException))]
-    found = tuple(tuple(keyword_names(one.__init__ if isinstance(one, type) else one)) for one in ours)
+    found = tuple(tuple(keyword_names(attrgetter("__init__")(one) if isinstance(one, type) else one)) for one in ours)
     assert len(found) >= 40
     return ((), *found)
 
