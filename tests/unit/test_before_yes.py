@@ -78,7 +78,7 @@ def faults(chosen: tuple[str, ...], contract: Contract) -> list[str]:
         (cost,) = re.findall(r"epsilon ([\d.]+)", rows["costs"])
         found += [] if -1e-9 <= float(cost) - most <= 0.01 else [f"costs {cost}, is {most}"]
     if not bare and way != "committee":
-        alone = max(shown_alone(plan, min(1, plan.target.parties - 1)) for plan in contract.plans)
+        alone = max(shown_alone(plan, min(contract.party, plan.target.parties - 1)) for plan in contract.plans)
         figure = re.search(r"epsilon ([\d.]+) if all others", rows["against"])
         right = figure is None if math.isinf(alone) else figure is not None and -1e-4 <= float(figure[1]) - alone <= 0.011
         found += [] if right else [f"against {rows['against']}, is {alone}"]
