@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from quietmean.cli.answers import ResultScreen, write_privacy_page, write_report
@@ -20,11 +21,14 @@ from quietmean.cli.main import main
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, AlwaysFact, epsilon_shown, for_terminal
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning.influence import influence_of
 from quietmean.protocols import registry
+from quietmean.randomness import Seed
 from quietmean.statistics.printed import TidyTests, notes_of, together
 from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
-from quietmean.studies import StudyOutcome
+from quietmean.studies import StudyOutcome, conclude
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import first_screen as screens
 from quietmean.studies.outcome.first_screen import ALWAYS, Ended, first_screen
@@ -43,7 +47,10 @@ HAPPENED: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
     "something open": ({"notes": ["inland sent no report at the end"]}, ("! OPEN", "inland sent no report")),
 }
 OF_COMMITTEE: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
-    "a wrong member": ({"members": {"sums": 4, "wrong": ["south"]}}, ("! FALSE", "south sent a wrong sum")),
+    "a wrong member": (
+        {"members": {"sums": 4, "wrong": ["south"]}},
+        ("! FALSE", "south sent a wrong sum", "their signatures prove it"),
+    ),
     "one is missing": ({"contributions": {"left_out": [], "missing": ["west"]}}, ("! AWAY", "west")),
     "one is left out": ({"contributions": {"left_out": [{"name": "east", "why": "x"}], "missing": []}}, ("! AWAY", "east")),
 }
@@ -152,6 +159,46 @@ def test_without_an_answer_the_screen_says_why_and_what_is_kept(receipt: Receipt
     shown = text_of(receipt)
     assert shown.startswith("No answer")
     assert [word for word in words if word not in shown] == []
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "inca" else ()) for name in registry() if name not in WITHOUT]
+)
+def test_a_lie_to_one_has_the_figure_of_the_certificate(name: str) -> None:
+    """How far it can have moved the answer is what one party can do by what it sends, rounded up."""
+    try:
+        study, plan = planned(name, "record", 1, False)
+    except InputError:
+        pytest.skip("there is no such plan")
+    execution = plan.execution(Seed.public("lie"), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES), np.full(PARTIES, 40.0))
+    mean = np.full(study.workload.dimension, 0.5)
+    outcome = conclude(study.workload, plan.target, execution, mean, influence=influence_of(plan, execution))
+    shown = text_of(receipt_of(outcome, **HAPPENED["a lie to one"][0]))
+    bounded, unbounded = re.findall(r"Such a lie moves mean\(age\) by at most (\S+)\. ", shown), "Nothing bounds how far" in shown
+    most = None if outcome.influence is None else outcome.influence.most("mean(age)")
+    assert (len(bounded), unbounded) == ((0, False) if most is None else (0, True) if math.isinf(most) else (1, False))
+    assert all(most is not None and most * (1 - 1e-9) <= float(figure) <= most * 1.01 for figure in bounded)
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0), (0, 7, 0, 0, 0, 0), (1, 1, 1, 1, 1, 1)])
+@pytest.mark.parametrize("name", ["local-dp", "cordp-dme", "gossip"])
+def test_what_is_said_of_intervals_where_few_have_a_record(name: str, counts: tuple[int, ...]) -> None:
+    """Of nobody's answers nothing is said of intervals; else the line agrees with which intervals are there."""
+    study, plan = planned(name, "record", 1, False)
+    execution = plan.execution(
+        Seed.public("few"), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES), np.array(counts, float)
+    )
+    outcome = conclude(study.workload, plan.target, execution, np.full(study.workload.dimension, 0.5))
+    shown = text_of(receipt_of(outcome))
+    (term,) = terms_of(receipt_of(outcome)["result"]["statistics"][0])
+    there = [all(map(math.isfinite, ends)) and ends[0] < ends[1] for ends in (term.population, term.noise)]
+    if not sum(counts):
+        assert "No party has a record" in shown
+        assert "nterval covers" not in shown
+    else:
+        assert "No party has a record" not in shown
+        assert ("covers sampling" in shown, "noise alone, not sampling" in shown) == (there[0], there[1] and not there[0])
+    assert len(first_screen(receipt_of(outcome))) <= 13
 
 
 def test_nothing_is_called_checked_that_was_not() -> None:

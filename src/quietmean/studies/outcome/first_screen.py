@@ -18,6 +18,7 @@ from quietmean.core.readable import (
     HIDDEN,
     UNKNOWN,
     AlwaysFact,
+    bound_text,
     delta_shown,
     epsilon_shown,
     error_text,
@@ -35,7 +36,10 @@ from quietmean.statistics.estimate import number_of
 from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
 from quietmean.statistics.tidy import Interval, Term, terms_of
 from quietmean.statistics.workload import NOBODYS
+from quietmean.studies.outcome.influence import StudyInfluence
 
+# So many answers have how far a lie moves them.
+_REACHED = 2
 # Names that one line has.
 _NAMED = 4
 
@@ -171,6 +175,30 @@ class Ended:
         ]
 
     @property
+    def signed_sums(self) -> bool:
+        """Whether who lied signed it: a receipt only says so."""
+        return bool(self._wrong_members)
+
+    @property
+    def reach(self) -> list[str]:
+        """Sentences on how far one party can have moved answers, and how many wrong sums would be noticed."""
+        if self._wrong_members:
+            lies = int(_mapping(self.certificate.get("checked_by")).get("lies_excluded", 0))
+            return [phrase("In all {lies} wrong sums would be noticed for certain.", lies=f"{lies}")] if lies else []
+        stated = _mapping(self.certificate.get("influence"))
+        if not stated or not self.origin.get("equivocating"):
+            return []
+        influence = StudyInfluence.from_json(stated)
+        moved = [(name, influence.most(name)) for name in (str(document["name"]) for document in self.statistics[:_REACHED])]
+        return [
+            phrase("Nothing bounds how far such a lie moves {name}.", name=name)
+            if math.isinf(most)
+            else phrase("Such a lie moves {name} by at most {most}.", name=name, most=bound_text(most))
+            for name, most in moved
+            if most is not None
+        ]
+
+    @property
     def _wrong_members(self) -> Sequence[str]:
         return list(_mapping(self.committee.get("members")).get("wrong", ()))
 
@@ -214,8 +242,10 @@ def _above(text: str, end: Ended) -> str:
 
 def _false(end: Ended) -> str:
     said = end.liars[0]
-    for sentence in end.liars[1:]:
+    for sentence in (*end.liars[1:], *end.reach):
         said = phrase("{first} {next}", first=said, next=sentence)
+    if end.signed_sums:
+        return phrase("{said} Keep the members' files of sums: their signatures prove it.", said=said)
     return phrase("{said} Keep the receipt: it names them.", said=said)
 
 
@@ -312,7 +342,8 @@ def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
-    yield from (("", text) for text in _about_intervals(end.terms))
+    # Nobody's answers have no interval that means anything.
+    yield from (("", text) for text in _about_intervals([] if end.nobodys else end.terms))
     yield "Privacy", privacy_of(end)
     yield "Protocol", _protocol(end)
     yield _checked(end)
