@@ -89,7 +89,7 @@ def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.Captu
     assert "counts per party" in error
     fails(arguments(consortium, "ada", "--account", "whole", "--group", "4"), capsys, code=3)
     (entry,) = entries(consortium, "whole")
-    assert entry.mu == StudyTerms.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
+    assert entry.reserved_mu == StudyTerms.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
     without = [part for part in arguments(consortium, "ada") if part not in ("--ledger", str(consortium / "ledger"))]
     assert "--group cannot go with --no-ledger" in fails([*without, "--group", "4", "--no-ledger"], capsys)
 

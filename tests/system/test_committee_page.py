@@ -60,12 +60,13 @@ def test_a_survey_by_vouchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     contract = json.loads(typed(f"{lines['site contract']} --json", capsys))
     assert registrar in contract["committee"]["admits"]
     Path("firm.csv").write_text("pay\n51000\n")
-    typed(lines["send survey.sealed"].replace("DIGEST", contract["digest"]) + " --no-ledger", capsys)
+    typed(lines["send survey.sealed"].replace("DIGEST", contract["accept"]) + " --no-ledger", capsys)
     (own,) = Path("vouchers").glob("own-*")
     shutil.copy(own, "firm.voucher")
+    of_firm = json.loads(typed(f"{lines['site contract'].replace('017.voucher', 'firm.key')} --json", capsys))
     # The digest may have these digits, too.
     by_key = lines["send survey.sealed"].replace("017.voucher", "firm.key").replace("017", "firm")
-    typed(by_key.replace("DIGEST", contract["digest"]) + " --no-ledger", capsys)
+    typed(by_key.replace("DIGEST", of_firm["accept"]) + " --no-ledger", capsys)
     sealed = Sealed.load(Path("survey.sealed"))
     assert sealed.admitted == 105
     largest = largest_file(session_of(sealed, sealed.study.choice(sealed.admitted).plan))

@@ -120,7 +120,7 @@ def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
         sites["east"].start(joined_without_terminal.replace("DIGEST", yes_of("east", sites["east"].folder / "study.sealed"))),
     ]
     for process, site in zip(started, everybody, strict=True):
-        assert re.search(r"(?m)^age  +\d", finished(process)), site.name
+        assert re.search(r"(?m)^  mean\(age\)  +\d", finished(process)), site.name
     certify = next(lines)
     assert "epsilon" in south.type(certify)
     receipts = [json.loads((site.folder / f"{site.name}.receipt.json").read_text()) for site in everybody]
@@ -177,7 +177,7 @@ def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
         ),
     ]
     for process in started:
-        assert re.search("(?m)^age ", finished(process))
+        assert re.search(r"(?m)^  mean\(age\)  +\d", finished(process))
 
     # Processes with a key are users of their own, here of that name.
     north.environment["XDG_DATA_HOME"] = str(north.folder / "data" / "north")

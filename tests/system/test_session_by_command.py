@@ -220,6 +220,7 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
 @pytest.mark.slow
 def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """North's pages: contract and words; a signature of the data owner; the receipt of a part that was given up."""
+    pytest.importorskip("starlette")
     main(["key", "new", "--key", "owner.key"])
     owner = Identity.load(Path("owner.key")).public_key
     write_policy(largest_epsilon=10.0, approvers=[owner], budget={"epsilon": 10.0, "delta": 1e-4})

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.extensions import can_report
 from support.distribution import installed
 from support.pages import blocks, commands
 
@@ -111,8 +112,8 @@ def test_it_runs_between_processes_and_answers_its_statistic(machine: Machine, s
     assert study["estimate"] == {"age": mean["estimate"]}
     assert study["true_mean"] == {"age": mean["true_value"]}
     assert study["epsilon"] <= 4
-    report = (machine.folder / study["report"]).read_text()
-    assert "share-above(glucose, 126)" in report
+    assert (study["report"] is not None) == can_report()
+    assert not can_report() or "share-above(glucose, 126)" in (machine.folder / study["report"]).read_text()
 
 
 @pytest.mark.slow
