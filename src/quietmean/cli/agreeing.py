@@ -301,8 +301,8 @@ def approve_command(
         until = str(approval.until)
         print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": until})
     else:
-        data_set = f"{contract.own.name} and the data set {approval.account}"
-        out.print(f"{out_} is good until {approval.until}, for {data_set}")
+        about = [ShortFact("for", contract.own.name), ShortFact("data", approval.account)]
+        print_lines([f"{out_} is good until {approval.until}.", *rows(about)])
 
 
 def revoke_command(key: str | None = None, *, json: bool = False) -> None:

@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
 from quietmean.core.file_kinds import kind_of_content, require_kind_of_store
 from quietmean.core.output import Output
-from quietmean.core.readable import ShortFact, count_of, marked, some_of
+from quietmean.core.readable import ShortFact, count_of, indented, marked, some_of
 from quietmean.node.monitor import read_status, status_path
 from quietmean.node.net import KEY_PREFIX, Purpose, public_key_bytes
 from quietmean.studies.agreement.any_study import facts_of, has_committee, load_any
@@ -171,13 +171,13 @@ def vouchers_command(
             {"vouchers": names, "registrar": registrar.public_key, "invitation": invitation_terms.digest, "of": registrar.number}
         )
         return
-    out.print(
-        f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",
+    to = (
+        "each to one contributor, unseen by others. Anyone who has it can contribute in its place."
+        if own_keys is None
+        else "each back. It goes beside its key, as NAME.voucher beside NAME.key."
     )
-    if own_keys is None:
-        out.print("Hand each to one contributor, unseen by others: anyone who has it can contribute in its place.")
-    else:
-        out.print("Hand each back: it goes beside its key, as NAME.voucher beside NAME.key.")
+    made = f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}."
+    print_lines([made, *rows([ShortFact("by", registrar.public_key)]), *indented("Hand", to)])
 
 
 def _qr(content: bytes) -> bytes:

@@ -1,0 +1,175 @@
+"""The first screen of every command, for a plain study: at most 12 lines of 80 columns, at a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.main import COMMANDS, main
+from quietmean.node import Identity
+from quietmean.node.monitor import status_path, write_status
+from quietmean.studies.party import PartyContext
+from support.hostile_numbers import nothing_begins
+from support.mistaken import Desk
+from support.ports import reserved
+from support.screens import Screen, screen_of, screen_of_process
+from support.site_files import SEALED, Site
+from support.smallest_study import of_ages
+from system.test_printed_facts import keys
+
+# A line a command, in a folder with all that it needs; {new}: a name that is not there yet.
+TYPED = {
+    "demo": "demo --out {new}",
+    "run": 'run ages.csv "mean(age in 0..100)" --parties 3 --epsilon 4 --protocol packed-sharing --out {new}',
+    "plan": "plan --parties 20 --epsilon 1 --delta 1e-6",
+    "result": "result other.receipt.json",
+    "simulate": "simulate other.plan --runs 20",
+    "study new": 'study new "mean(age in 0..100)" --name ages --protocol local-dp --out {new}.toml',
+    "study invite": "study invite by-file.toml --key convener.key --out {new}.invitation",
+    "study vouchers": "study vouchers vouched.invitation --key ada.key --out {new}",
+    "study seal": "study seal by-file.invitation south.entry west.entry --key convener.key --out {new}.sealed",
+    "study start": "study start quorum.toml --roster roster.toml --key ada.key",
+    "study combine": f"study combine {SEALED} south.contribution west.contribution --receipt {{new}}.receipt.json",
+    "accept": "accept by-file.invitation --key {new}.key --name north --out {new}.entry",
+    "check": "check study.toml --roster roster.toml --key ada.key --data ages.csv --policy policy.toml --no-ledger --wait 0",
+    "join": "join met.toml --roster met-roster.toml --key {new}.key --data ages.csv --policy policy.toml --yes --no-ledger",
+    "send": f"send {SEALED} --key south.key --data ages.csv --policy policy.toml --yes --no-ledger --out {{new}}.contribution",
+    "site data": "site data ages.csv study.toml",
+    "site contract": "site contract study.toml --roster roster.toml --key ada.key --policy policy.toml",
+    "site approve": "site approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages "
+    "--until 2090-01-01 --policy owned.toml --accept {digest} --out {new}.approval",
+    "site budget": "site budget --ledger kept/ledger --account ages",
+    "site audit": "site audit --policy policy.toml",
+    "site status": "site status kept/store",
+    "site clean": "site clean kept",
+    "site desk": "site desk . --party south --data ages.csv --key south.key --policy policy.toml --owner-key owner.key",
+    "serve relay": "serve relay --listen 127.0.0.1:{port}",
+    "serve drop": "serve drop --study kept/wages/study.sealed --listen 127.0.0.1:{port} --folder {new} --key kept/wages/m1.key",
+    "verify receipt": "verify receipt other.receipt.json",
+    "verify attack": "verify attack other.receipt.json --target 0 --corrupt 1 --trials 200",
+    "verify words": f"verify words {SEALED} --key south.key",
+    "key new": "key new --key {new}.key --name north",
+    "key revoke": "key revoke convener.key.revocation",
+    "schema": "schema result",
+    "completion": "completion bash",
+}
+# A document or a script for programs is as long as it is.
+FOR_PROGRAMS = ("schema", "completion")
+# A table of several terms has a row for each, and here the true value beside it.
+OF_MANY_TERMS = ("demo",)
+# At a yes, what must not be missed stands above the answer, and counts besides: tests of these screens bound it.
+AT_A_YES = ("site contract", "site approve", "join")
+# Their one line is an address that their own tests read.
+ELSEWHERE = ("serve drop", "site desk")
+# What serves until it is stopped, and a word of what it prints.
+SERVING = {"serve relay": "127.0.0.1"}
+# A party that is not there makes a check end so.
+CODES = {"check": (0, 3), **dict.fromkeys(SERVING, (0, 130))}
+WITHOUT_JSON = ("demo", "site desk", "schema", "completion", "serve relay", "serve drop", "join")
+BEFORE: dict[str, list[str]] = json.loads((Path(__file__).parents[1] / "data" / "json_keys_of_commands.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def desk(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    with nothing_begins():
+        made = Desk(site, tmp_path_factory.mktemp("documents"))
+    # The node that `study start` speaks to is this process.
+    store = PartyContext.load(Path("quorum.toml"), Path("roster.toml"), Path("ada.key"), Identity.load, None).store(None)
+    view = json.loads(status_of_a_finished_node())
+    write_status(status_path(store), view | {"state": "running"})
+    write_status(status_path(Path("kept/store")), view | {"state": "finished"})
+    shutil.copy("kept/store", "kept/ages-ada.store")
+    write_status(status_path(Path("kept/ages-ada.store")), view | {"state": "finished"})
+    return made
+
+
+def status_of_a_finished_node() -> str:
+    """What the status file of a node has that has ended."""
+    times = dict.fromkeys(("started", "since", "updated"), "2030-01-02T12:00:00.000+00:00")
+    counts = dict.fromkeys(("messages_sent", "messages_received", "bytes_sent", "bytes_received"), 8)
+    lists = {"waiting_for": [], "seconds": [0.02], "late": [], "refused": [], "peers": []}
+    place = {"study": "ages", "party": "ada", "phase": "closing", "round": 0, "of": 0, "reason": "", "until": ""}
+    return json.dumps({**times, **counts, **lists, **place, "refusals": 0, "last_event": {"event": "over", "phase": "closing"}})
+
+
+def written(desk: Desk, command: str, way: str, more: str = "", port: int = 0) -> str:
+    return TYPED[command].format(new=f"{way}-{command.replace(' ', '-')}", digest=desk.digest, port=port) + more
+
+
+def joined(desk: Desk, terminal: bool) -> Screen:
+    """The screen of the first of two parties, while the other one takes part as well."""
+    way = "terminal" if terminal else "pipe"
+    entries, names = [], (f"{way}-join", f"{way}-other")
+    with reserved(2) as ports:
+        for name, port in zip(names, ports, strict=True):
+            identity = Identity.generate()
+            identity.save(Path(f"{name}.key"))
+            entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{identity.public_key}"\n')
+        Path("met-roster.toml").write_text("\n".join(entries))
+        Path("met.toml").write_text(of_ages(colluding=0, name=f"met {way}"))
+        line = written(desk, "join", way)
+        other = shlex.split(line.replace(names[0], names[1]))
+        with Path("other.txt").open("wb") as said:
+            peer = subprocess.Popen([sys.executable, "-m", "quietmean.cli.main", *other], stdout=said, stderr=said)
+        try:
+            return screen_of_process(line, terminal)
+        finally:
+            peer.wait(120)
+
+
+def shown(desk: Desk, command: str, terminal: bool) -> Screen:
+    way = "terminal" if terminal else "pipe"
+    if command == "join":
+        return joined(desk, terminal)
+    if command in SERVING:
+        with reserved(1) as ports:
+            return screen_of_process(written(desk, command, way, port=ports[0]), terminal, until=SERVING[command])
+    return screen_of(written(desk, command, way), terminal)
+
+
+def test_every_command_is_here() -> None:
+    assert set(TYPED) == set(COMMANDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+# A key that is refused is refused by all that follows.
+@pytest.mark.parametrize("command", sorted(set(TYPED) - set(ELSEWHERE), key=lambda command: command == "key revoke"))
+def test_a_first_screen_is_short(command: str, terminal: bool, desk: Desk) -> None:
+    screen = shown(desk, command, terminal)
+    uncounted = ("! ", " " * 14) if command in AT_A_YES else ("  ",) if command in OF_MANY_TERMS else ()
+    faults = screen.faults(uncounted, CODES.get(command, (0,)))
+    if command in FOR_PROGRAMS:
+        faults = [fault for fault in faults if not fault.endswith("lines") and "columns:" not in fault]
+    if command in OF_MANY_TERMS:
+        faults = [fault for fault in faults if "columns:   " not in fault]
+    assert faults == [], screen.out
+
+
+def json_of(desk: Desk, command: str) -> set[str]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+        main(shlex.split(written(desk, command, "json", " --json")))
+    return set(keys(json.loads(printed.getvalue())))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted(set(TYPED) - set(WITHOUT_JSON), key=lambda command: command == "key revoke"))
+def test_documents_have_every_key_that_they_had(command: str, desk: Desk) -> None:
+    assert BEFORE[command]
+    assert set(BEFORE[command]) - json_of(desk, command) == set()
+
+
+def test_a_long_screen_is_found() -> None:
+    assert Screen(0, "line\n" * 12).faults() == []
+    assert Screen(0, "line\n" * 13).faults() == ["13 lines"]
+    assert Screen(0, "w " * 41).faults() == ["81 columns: " + "w " * 40 + "w"]
+    assert Screen(0, f"Next      quietmean result {'x' * 80}\nSaved     {'x' * 80}.html").faults() == []
+    assert Screen(1, "", "Traceback (most recent call last)").faults()[1:] == ["nothing is printed", "a traceback"]
