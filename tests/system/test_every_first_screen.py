@@ -142,7 +142,7 @@ def test_every_command_is_here() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
 # A key that is refused is refused by all that follows.
-@pytest.mark.parametrize("command", sorted(set(TYPED) - set(ELSEWHERE), key=lambda command: command == "key revoke"))
+@pytest.mark.parametrize("command", sorted(set(TYPED) - set(ELSEWHERE), key=lambda command: (command == "key revoke", command)))
 def test_a_first_screen_is_short(command: str, terminal: bool, desk: Desk) -> None:
     screen = shown(desk, command, terminal)
     uncounted = ("! ", " " * 14) if command in AT_A_YES else ("  ",) if command in OF_MANY_TERMS else ()
@@ -161,7 +161,9 @@ def json_of(desk: Desk, command: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", sorted(set(TYPED) - set(WITHOUT_JSON), key=lambda command: command == "key revoke"))
+@pytest.mark.parametrize(
+    "command", sorted(set(TYPED) - set(WITHOUT_JSON), key=lambda command: (command == "key revoke", command))
+)
 def test_documents_have_every_key_that_they_had(command: str, desk: Desk) -> None:
     assert BEFORE[command]
     assert set(BEFORE[command]) - json_of(desk, command) == set()
