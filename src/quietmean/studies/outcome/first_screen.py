@@ -34,8 +34,9 @@ from quietmean.core.readable import (
 from quietmean.planning.influence import Checked
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
-from quietmean.statistics.tidy import Interval, Term, terms_of
+from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
+from quietmean.studies.outcome.about_intervals import about_intervals
 from quietmean.studies.outcome.influence import StudyInfluence
 
 # So many answers have how far a lie moves them.
@@ -343,7 +344,7 @@ def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     # Nobody's answers have no interval that means anything.
-    yield from (("", text) for text in _about_intervals([] if end.nobodys else end.terms))
+    yield from (("", text) for text in about_intervals([] if end.nobodys else end.terms))
     yield "Privacy", privacy_of(end)
     yield "Protocol", _protocol(end)
     yield _checked(end)
@@ -400,41 +401,6 @@ def _n(term: Term) -> str:
 def _whole(error: float) -> str:
     """The standard error of a number of records."""
     return fixed(error, 0) if error >= 1 else error_text(error)
-
-
-def _about_intervals(terms: Sequence[Term]) -> Iterator[str]:
-    """What the intervals cover, and how much of them is noise."""
-    if any(term.these_records for term in terms):
-        yield "Intervals are about these records alone: they cover the privacy noise, not sampling."
-        return
-    sampled = [term for term in terms if _half(term.population)]
-    alone = [term for term in terms if not _half(term.population) and _half(term.noise)]
-    if not sampled:
-        if alone:
-            yield f"The interval{'s cover' if len(alone) > 1 else ' covers'} the privacy noise alone, not sampling."
-        return
-    if not any(_half(term.noise) for term in sampled):
-        yield (
-            "The interval covers sampling. No privacy noise was added."
-            if len(sampled) == 1
-            else ("The intervals cover sampling. No privacy noise was added.")
-        )
-    elif len(sampled) == 1:
-        half = _half(sampled[0].noise)
-        days = " days" if sampled[0].since else ""
-        yield f"The interval covers sampling and the privacy noise (noise alone: +-{error_text(half)}{days})."
-    else:
-        parts = [_half(term.noise) / _half(term.population) for term in sampled]
-        low, high = (fixed(100 * part, 0) for part in (min(parts), max(parts)))
-        yield f"Intervals cover sampling and privacy noise (noise alone: {low if low == high else f'{low} to {high}'} % as wide)."
-    if alone:
-        yield 'Where "(noise only)" stands, sampling is not covered.'
-
-
-def _half(ends: Interval) -> float:
-    """Half the width of an interval; 0 where it is not known."""
-    width = (ends[1] - ends[0]) / 2
-    return width if math.isfinite(width) else 0.0
 
 
 def privacy_of(end: Ended) -> str:
