@@ -47,7 +47,7 @@ TYPED = {
     "site approve": "site approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages "
     "--until 2090-01-01 --policy owned.toml --accept {digest} --out {new}.approval",
     "site budget": "site budget --ledger kept/ledger --account ages",
-    "site audit": "site audit --policy policy.toml",
+    "site audit": "site audit --log 'kept/audit log'",
     "site status": "site status kept/store",
     "site clean": "site clean kept",
     "site desk": "site desk . --party south --data ages.csv --key south.key --policy policy.toml --owner-key owner.key",
