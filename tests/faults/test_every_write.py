@@ -59,7 +59,7 @@ def struck(lives: Lives, story: str, folder: Path, way: str, place: int, whole: 
     wrong = []
     if life.code not in (0, 75, -9) or (life.code == 0 and life.found != whole.found):
         wrong.append(f"ends with {life.code}: {life.error} {life.trace[-300:]}")
-    if life.code == 75 and not life.error.endswith(("again", "goes on")):
+    if life.code == 75 and not life.error.endswith(("again.", "goes on.")):
         wrong.append(f"says {life.error!r}")
     if holds.code != 0 or not set(life.told) <= set(holds.found):
         wrong.append(f"lost {set(life.told) - set(holds.found or ())} ({holds.code}: {holds.error})")
