@@ -206,7 +206,7 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
         ]
         # It states less than its rounds cost: nothing of it is shown.
         changed = {**raw, "certificate": {**raw["certificate"], "epsilon": 1e-3}}
-        status_of_changed = 400
+        status_of_changed, said_of_changed = 400, "epsilon"
     else:
         outcome = finished("table-1(by=arm)", "linear-regression(y ~ x + arm)")
         outcome.save_receipt(tmp_path / "found.receipt.json", {"study": {"study": "ages & <b>wards</b>", "unit": "record"}})
@@ -217,7 +217,7 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
         changed = json.loads((tmp_path / "found.receipt.json").read_text())
         changed["result"]["statistics"][0]["estimate"] = 7
         changed["result"]["statistics"][1] = "<script>"
-        status_of_changed = 200
+        status_of_changed, said_of_changed = 200, "The result in this file is not as receipts have it. Ask for the receipt"
     status, page, _ = browser.ask("/result/found")
     assert status == 200
     read = words_of(page)
@@ -227,6 +227,7 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
     (tmp_path / "changed.receipt.json").write_text(json.dumps(changed))
     status, page, _ = browser.ask("/result/changed")
     assert (status, "<table" in page, "<script>" in page) == (status_of_changed, False, False)
+    assert said_of_changed in words_of(page)
 
 
 @pytest.mark.parametrize("desk", ["study"], indirect=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache
@@ -90,14 +89,15 @@ def _bound(epsilon: float) -> str | None:
 def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the page of a result. Raises :class:`InputError` for the receipt of a session that somebody has changed."""
     is_session = receipt.get("format") == SESSION_RECEIPT
-    tables = _rounds(receipt) if is_session else _answers(receipt)
+    tables, changed = (_rounds(receipt), "") if is_session else _answers(receipt)
     origin, answers = _field(receipt, "origin"), [] if is_session or not tables else _in_sentences(receipt)
-    end = Ended({} if is_session else receipt)
+    end = Ended({} if is_session or changed else receipt)
+    failed = "" if is_session or tables else changed or end.failed
     return {
         "answers": answers,
         # Why there is none, of a study; and what must not be missed.
-        "failed": "" if is_session or tables else f"{end.failed[:1].upper()}{end.failed[1:]}",
-        "cost": "" if is_session or tables else cost_kept(end),
+        "failed": f"{failed[:1].upper()}{failed[1:]}",
+        "cost": cost_kept(end) if failed else "",
         "facts": [] if is_session else facts_that_hold(ALWAYS, end),
         "privacy": privacy_of(end) if answers else "",
         "title": _title(receipt),
@@ -121,12 +121,13 @@ def _title(receipt: Mapping[str, Any]) -> Any:
     return title.get("study") if isinstance(title, dict) else title
 
 
-def _answers(receipt: Mapping[str, Any]) -> list[ResultTable]:
-    """The tables of the answers; none for a receipt of a study without a result, and one that somebody has changed."""
+def _answers(receipt: Mapping[str, Any]) -> tuple[list[ResultTable], str]:
+    """The tables of the answers; none for a study without a result, and for one that somebody has changed, which is said."""
     result = receipt.get("result")
-    with suppress(InputError):
-        return tables_of(result) if isinstance(result, dict) else []
-    return []
+    try:
+        return tables_of(result) if isinstance(result, dict) else [], ""
+    except InputError as error:
+        return [], str(error).removesuffix(".")
 
 
 def _in_sentences(receipt: Mapping[str, Any]) -> list[dict[str, Any]]:
