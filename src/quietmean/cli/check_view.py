@@ -348,7 +348,7 @@ def show_before_yes(data: str | Path, columns: Columns) -> None:
     except InputError:
         # The command that reads the data afterwards reports the error.
         return
-    show_preview(preview)
+    show_preview(preview, details=True)
     if preview.proposed:
         out.print(f"{proposal(preview)}: see quietmean site data {quote(printable(Location.of(data).path.name))} STUDY")
 
