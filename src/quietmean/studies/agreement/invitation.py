@@ -13,7 +13,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from quietmean.core.errors import InputError, named
+from quietmean.core.errors import InputError
 from quietmean.node.net import (
     Address,
     Identity,
@@ -284,8 +284,9 @@ class Entry:
             # A name that no resolver has (RFC 6761).
             return RosterEntry(self.name, ("folder.invalid", by_folder + 1), self.identity)
         if not self.address:
+            # A command in every front end.
             raise InputError(
-                f"party {self.name!r} gave no address in its entry. Ask it to accept again with {named('address', 'HOST:PORT')}."
+                f"party {self.name!r} gave no address in its entry. Ask it to accept again with --address HOST:PORT."
             )
         return RosterEntry(self.name, parse_place(self.address), self.identity)
 
