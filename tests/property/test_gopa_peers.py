@@ -251,7 +251,7 @@ def test_messages_that_cannot_be_read_count_as_not_arrived() -> None:
     [
         ({"least_partners": 8}, "a party has only 7 for sure"),
         ({"least_partners": 4, "partners": 3}, "a party has only 3 for sure"),
-        ({"least_partners": -1}, "choose 0 or more"),
+        ({"least_partners": -1}, "Choose 0 or more"),
         ({"least_partners": 2, "aggregator": 1}, "Leave one of the two out"),
         ({"aggregator": 8}, "Choose one of 0..7"),
     ],

@@ -191,7 +191,7 @@ def test_who_has_only_as_many_sums_as_determine_it_waits_a_round_for_more() -> N
     wrong, quiet = wrong_sum(codec_of(its), random.Random(3)), silent(_SUMS, _SUMS)
     lied = Run(its, late | {3}, lambda message, receiver: (wrong if message.sender == 3 else quiet)(message, receiver))
     assert lied.check() == []
-    assert all("the result is refused" in " ".join(lied.warnings(party)) for party in lied.honest)
+    assert all("The result is refused." in " ".join(lied.warnings(party)) for party in lied.honest)
 
 
 def test_nobody_waits_where_no_more_sums_can_come_or_the_last_round_is_over() -> None:

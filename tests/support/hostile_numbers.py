@@ -175,7 +175,7 @@ def named_by(option: str, sentence: str) -> bool:
 
 _VERBS = re.compile(
     "Add|Ask|Check|Choose|Copy|Correct|Declare|Encode|Export|Give|Install|Keep|Leave|Let|Make|Name|Plan|Restore|Run|Save|Say|Scale|See"
-    "|Set|Sort|Split|Take|Unpack|Use|Wait|Write"
+    "|Set|Sort|Split|Stay|Take|Unpack|Use|Wait|Write"
 )
 
 

@@ -201,13 +201,20 @@ COMMON = ("--quiet", "--force", "--log-file", "--help", "--version", "--all", "-
 def faults(mistake: Mistake, ended: Ended) -> list[str]:
     """What is wrong with how the line ended; empty for nothing."""
     said, found = ended.sentence, []
+    written: set[str] = set()
     # A check goes on with what else there may be, and what is no contribution is left out.
     goes_on = {"check": "went", "study combine": 3}.get(mistake.command)
     if ended.code != 2 and not (said and ended.code == goes_on):
         return [f"ended with {ended.code}"]
     if ended.out and "--json" not in mistake.words:
         found.append(f"printed {ended.out[:80]!r}")
-    if said.count("\n") or not said.startswith("quietmean: "):
+    if mistake.command == "study combine" and ended.code == 3:
+        # The end without an answer, as its receipt has it: the one file that is written, and named last.
+        said, receipt = " ".join(said.split()), said.split()[-1]
+        written |= {receipt}
+        if not re.fullmatch(rf"No answer \S.* Cost \S.* Receipt {re.escape(receipt)}", said):
+            found.append("not the screen of an end without an answer")
+    elif said.count("\n") or not said.startswith("quietmean: "):
         found.append("not one sentence")
     found += [f"says {word!r}" for word in ("Traceback", "Errno", "input should be", "None", "tuple", "pydantic") if word in said]
     if PRIVATE in said and PRIVATE not in mistake.line:
@@ -215,7 +222,7 @@ def faults(mistake: Mistake, ended: Ended) -> list[str]:
     if not any(name in said for name in mistake.names):
         found.append(f"names none of {mistake.names}")
     # A wrong yes is on the record.
-    if set(ended.changed) - ({"share/quietmean/audit.jsonl"} if "is not the digest" in said else set()):
+    if set(ended.changed) - written - ({"share/quietmean/audit.jsonl"} if "is not the digest" in said else set()):
         found.append(f"changed {ended.changed}")
     return found + list(_remedies(mistake, said))
 

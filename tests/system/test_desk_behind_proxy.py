@@ -251,7 +251,7 @@ def test_it_does_not_run_as_the_node(pages: Pages) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (["--behind-proxy", ORIGIN], "need --socket PATH"),
+        (["--behind-proxy", ORIGIN], "Give --socket PATH and --proxy-user ACCOUNT"),
         (["--socket", "x"], "Give --behind-proxy https://HOST too"),
         (["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0"], "Name those who may with --users"),
         (["--behind-proxy", f"{ORIGIN}/", "--socket", "x", "--proxy-user", "0", "--users", "a"], "nothing after it"),

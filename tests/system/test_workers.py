@@ -103,7 +103,7 @@ def test_who_stops_early_leaves_nothing_running(folder: Path, tmp_path: Path, ru
     "where", ["", "two", "1.5", "0", "-3", "513", "localhost:8786", "http://host:1", "4 processes", "--4", True, 0, -1]
 )
 def test_what_are_no_workers(where: str | int) -> None:
-    with pytest.raises(InputError, match=r"workers .*(such as tcp://host:8786|choose 1 to 512)"):
+    with pytest.raises(InputError, match=r"workers .*(such as tcp://host:8786|Choose 1 to 512)"):
         Workers(where)
 
 
@@ -112,7 +112,7 @@ def test_a_missing_library_is_named_with_its_remedy(
     where: str, extra: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, {"workers": "joblib", "dask": "distributed"}[extra], None)
-    with pytest.raises(InputError, match=rf"needs the extra '{extra}'.*: {re.escape(command_for(extra))}$"):
+    with pytest.raises(InputError, match=rf"needs the extra '{extra}'.*\. Run {re.escape(command_for(extra))}\.$"):
         list(Workers(where).each(function("inverse"), 0.0, range(2)))
     assert len(list(Workers(1).each(function("inverse"), 0.0, range(2)))) == 2
 
