@@ -178,8 +178,8 @@ def test_the_command_lists_and_refuses(
     main(["reproduce", "--list", "--json"])
     assert {one["name"] for one in json.loads(capsys.readouterr().out)} == set(FIGURES)
     for arguments, words in (
-        ([], "name some, or say --all"),
-        (["--all", "inca-1"], "name some, or say --all"),
+        ([], "which figures is not clear. Name some, or say --all"),
+        (["--all", "inca-1"], "which figures is not clear. Name some, or say --all"),
         (["inca-1", "--quick", "--full"], "exclude each other"),
         (["inca-0"], "unknown"),
         (["inca-1", "--workers", "0"], "Choose 1 to"),

@@ -202,7 +202,7 @@ def test_no_rows_make_an_empty_table() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda f: Task(lambda seed: []), "move it out"),
+        (lambda f: Task(lambda seed: []), r"cannot find it\. Move it out\.$"),
         (lambda f: Task(f.normals, {"seed": 1}), "is taken"),
         (lambda f: Task(f.normals, {"count": object()}), "plain JSON"),
         (lambda f: run_sweep([], Path("unused")), "at least one task"),
@@ -218,7 +218,7 @@ def test_mistakes_that_show_only_when_run(functions: Any, tmp_path: Path, monkey
     with pytest.raises(InputError, match="returned list"):
         run_sweep([Task(functions.nested)], tmp_path, workers=ONE)
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=f": {re.escape(command_for('dask'))}$"):
+    with pytest.raises(InputError, match=rf"\. Run {re.escape(command_for('dask'))}\.$"):
         run_sweep(task, tmp_path, workers=Workers("tcp://somewhere:1"))
     (tmp_path / "file").touch()
     with pytest.raises(QuietmeanError, match="is no directory"):

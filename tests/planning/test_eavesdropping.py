@@ -76,7 +76,7 @@ def executed(plan: Plan, number: int = 0, dropouts: float = 0.0) -> Execution:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:12])
 def test_what_no_eavesdropper_is_is_refused_in_one_sentence(wrong: Any) -> None:
-    refused(r"^eavesdropping is .{1,60}. Choose the chance .* or \"all-after-first\"$", target, eavesdropping=wrong)
+    refused(r"^eavesdropping is .{1,60}\. Choose the chance .* or \"all-after-first\"\.$", target, eavesdropping=wrong)
 
 
 @pytest.mark.parametrize("wrong", ["0", "1.5", "nan", "sometimes", "-1"])
