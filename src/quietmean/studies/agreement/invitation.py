@@ -286,7 +286,7 @@ class Entry:
         if not self.address:
             # A command in every front end.
             raise InputError(
-                f"party {self.name!r} gave no address in its entry. Ask it to accept again with --address HOST:PORT."
+                f"party {self.name!r} gave no address in its entry. Ask it to give quietmean accept --address HOST:PORT again."
             )
         return RosterEntry(self.name, parse_place(self.address), self.identity)
 

@@ -431,5 +431,5 @@ def _require_one_message(protocol: Mechanism) -> None:
         raise InputError(
             f"by file every party sends one message, and {protocol.name} with these options needs more. Write "
             'protocol = "cordp-dme" (without partners or aggregator) or "local-dp" into the study, or let each '
-            "party give accept --address HOST:PORT, and join."
+            "party give quietmean accept --address HOST:PORT, and join."
         )
