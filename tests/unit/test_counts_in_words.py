@@ -63,7 +63,7 @@ def test_how_many_there_are(count: int, one: str, many: str, said: str) -> None:
 def test_a_row_alone_is_not_dealt_out_and_its_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "ward.csv").write_text("age,id\n31,a\n")
     columns = Columns([Column(name="age", low=0, high=100)])
-    with pytest.raises(InputError, match=r"^1 row of ward\.csv cannot be split over 3 parties. Give a file with more rows$"):
+    with pytest.raises(InputError, match=r"^1 row of ward\.csv cannot be split over 3 parties\. Give a file with more rows\.$"):
         parties_of_table(tmp_path / "ward.csv", columns, 3, None)
 
 

@@ -257,10 +257,10 @@ def test_a_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [system(errno.ENOSPC), sqlite3.OperationalError("disk I/O error")], ids=repr)
 def test_a_command_ends_with_75(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def attach(tokens: list[str]) -> None:
+    def find_stores(folder: Path) -> None:
         raise error
 
-    monkeypatch.setattr("quietmean.cli.main.attach", attach)
+    monkeypatch.setattr("quietmean.cli.records.find_stores", find_stores)
     fails(["site", "clean", "."], capsys, "then run the same command again", code=75)
 
 

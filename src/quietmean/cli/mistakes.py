@@ -233,9 +233,8 @@ def _unknown_option(error: UnknownOptionError, command: str | None, listed: str)
 def _no_option(name: str, names: Sequence[str], command: str | None, listed: str) -> str:
     meant = _FORMER.get(name, "")
     if "--with" in names and (of_protocol := with_option(name.lstrip("-"))):
-        more = f" {meant[:1].upper()}{meant[1:]}." if meant else ""
-        lists = f"quietmean help protocol NAME lists those.{more}"
-        return f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE; {lists}"
+        said = f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE; quietmean help protocol NAME lists those."
+        return f"{said} {meant[:1].upper()}{meant[1:]}." if meant else said
     if meant:
         return f"{name} is not an option of {command or 'quietmean'}: {meant}; {listed}"
     return f"{name} is not an option of {command or 'quietmean'}{_near(name, names)}: {listed}"

@@ -175,10 +175,10 @@ class _Whose:
             places, units = self._numbers()
             nouns = "person", "persons"
         if units < parties:
-            have, remedy = count_of(units, *nouns), f"choose at most {units} parties"
+            have, remedy = count_of(units, *nouns), f"Choose at most {units} parties."
             if units < 2:
-                remedy = f"give a file with more {nouns[1]}"
-            raise InputError(f"{have} of {self._name} cannot be split over {parties} parties: {remedy}")
+                remedy = f"Give a file with more {nouns[1]}."
+            raise InputError(f"{have} of {self._name} cannot be split over {parties} parties. {remedy}")
         return [np.flatnonzero((places % parties == party) & (places >= 0)) for party in range(parties)]
 
     def require_few_sites(self, all_rows: Sequence[NDArray[np.intp]]) -> None:
