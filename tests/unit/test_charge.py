@@ -164,7 +164,7 @@ def test_concentrated_at_the_ends() -> None:
     assert epsilon_of_rho(0.0, 1e-6) == 0.0
     assert epsilon_of_rho(math.inf, 1e-6) == math.inf
     for rho, delta in ((-1.0, 1e-6), (math.nan, 1e-6), (1.0, 0.0), (1.0, 1.0)):
-        refused("choose", epsilon_of_rho, rho, delta)
+        refused(r"\. Choose ", epsilon_of_rho, rho, delta)
 
 
 # --- adding up ---------------------------------------------------------------------------------------------------------------

@@ -247,10 +247,10 @@ def test_what_a_member_has_to_mend(study: CommitteeStudy, wrong: str, name: str,
 @pytest.mark.parametrize(
     ("name", "places", "says"),
     [
-        ("m1", {}, "a member's check needs --contributions"),
+        ("m1", {}, r"a member's check needs .* contributors handed in\. Give --contributions FOLDER\.$"),
         ("m1", {"contributions": Path("box"), "drop": "https://drop.example"}, "--drop is for contributors"),
         ("c1", {"contributions": Path("box")}, "--contributions is for members"),
-        ("c1", {}, "a contributor's check needs --data"),
+        ("c1", {}, r"a contributor's check needs the records .*\. Give --data\.$"),
     ],
 )
 def test_what_is_of_the_other_role(study: CommitteeStudy, name: str, places: dict[str, Any], says: str) -> None:

@@ -89,9 +89,9 @@ def test_whoever_reads_the_output_may_stop(extra: list[str]) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
-        (errno.ENOSPC, StorageError.exit_code, "no space beside /data/of/a/study. Make room, then run the same command again"),
-        (errno.EMFILE, 2, "/data/of/a/study: too many open files. Raise the limit of open files (ulimit -n)"),
-        (errno.EACCES, 2, "/data/of/a/study: permission denied. Check the path and your access rights"),
+        (errno.ENOSPC, StorageError.exit_code, "no space beside /data/of/a/study. Make room, then run the same command again."),
+        (errno.EMFILE, 2, "/data/of/a/study: too many open files. Raise the limit of open files (ulimit -n)."),
+        (errno.EACCES, 2, "/data/of/a/study: permission denied. Check the path and your access rights."),
     ],
 )
 def test_what_the_system_refuses_is_one_sentence(

@@ -119,7 +119,7 @@ def of_another(contributor: CommitteeContributor) -> None:
 
 @pytest.mark.parametrize(
     ("harm", "reason"),
-    [(lost, "its keys were restored or copied"), (cut, "it was changed"), (of_another, "it was changed")],
+    [(lost, "Its keys were restored or copied"), (cut, "it was changed"), (of_another, "it was changed")],
 )
 def test_a_store_that_is_not_the_one_contributes_nothing(
     world: CommitteeStudy, contributor: CommitteeContributor, harm: object, reason: str
@@ -136,7 +136,7 @@ def test_a_copy_of_the_keys_contributes_nothing_else(world: CommitteeStudy, tmp_
     first.mkdir()
     contributor_at(world, first).contribute(encoded(world, 400.0))
     shutil.copytree(first / "register", second / "register")
-    refused("its keys were restored or copied", contributor_at(world, second).contribute, encoded(world, 400.0))
+    refused("Its keys were restored or copied", contributor_at(world, second).contribute, encoded(world, 400.0))
 
 
 def test_what_comes_late_is_refused_but_what_was_made_is_given_again(tmp_path: Path) -> None:

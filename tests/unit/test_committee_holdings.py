@@ -128,7 +128,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "it is not a contribution to a committee"),
     "newer": (
         lambda path: path.write_bytes(b"qmcommi2" + WORLD.contribution(0)[8:]),
-        "it was written by another version of quietmean (qmcommi2). Use that version for it",
+        "it was written by another version of quietmean (qmcommi2). Use that version for it.",
     ),
     "a gigabyte": (lambda path: sparse(path, WORLD.contribution(0)), "it is larger than any contribution to this study"),
     "segment": (lambda path: path.write_bytes(b"qmsegm1\n" + bytes(10)), "it is cut off, or was changed on the way"),

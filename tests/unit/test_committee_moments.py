@@ -274,7 +274,7 @@ def test_a_domain_of_moments_is_read_as_it_was_written() -> None:
 )
 def test_what_are_no_moments_is_refused(wrong: dict[str, Any]) -> None:
     (good,) = InputDomain((part_of_two(),)).describe()
-    refused(r"Make a new plan|must be", InputDomain.parse, [{**good, **wrong}])
+    refused(r"\. (Make a new plan|Give (pairs of )?whole numbers\.$)", InputDomain.parse, [{**good, **wrong}])
 
 
 @cache

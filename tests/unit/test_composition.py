@@ -285,4 +285,4 @@ def test_other_refusals() -> None:
     refused("between 0 and 1", mu_of_errors, 0.1, math.nan)
     refused("a group of -1", group_mu, 1.0, -1)
     refused("party 7 is not honest", set_mu, about, [0, 7], 1.0)
-    refused("at least 1 coordinate", set_mu, about, [0], 1.0, dimension=0)
+    refused("dimension is 0. Choose 1 or more", set_mu, about, [0], 1.0, dimension=0)

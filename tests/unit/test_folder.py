@@ -518,7 +518,7 @@ def test_another_distribution_brings_a_place(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(InputError, match=r"folder 'lost' \(nowhere:shelf\) cannot be loaded"):
         parse_folder("lost://here")
     schemes = ", ".join(f"{scheme}://" for scheme in (*REMOTE, "lost", "shelf"))
-    with pytest.raises(InputError, match=f"or one of {schemes}$"):
+    with pytest.raises(InputError, match=rf"Give a path, or one of {schemes}\.$"):
         parse_folder("other://here")
     with pytest.raises(InputError, match="credentials in it"):
         parse_folder("shelf://name:secret@here/")

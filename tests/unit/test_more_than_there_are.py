@@ -32,7 +32,7 @@ def test_they_are_recognised() -> None:
 @pytest.mark.parametrize(("name", "option"), OF_OTHERS)
 def test_a_plan_refuses_them(name: str, option: str) -> None:
     for number in (PARTIES, 99):
-        refused(rf"is {number}\b.*choose", calibrate, TARGET, configure(name, {option: number}))
+        refused(rf"is {number}\b.*\. Choose ", calibrate, TARGET, configure(name, {option: number}))
 
 
 @pytest.mark.parametrize(("name", "fields"), [("gopa", {"partners": 7}), ("muffliato", {"out_degree": 7})])

@@ -295,7 +295,14 @@ def test_without_noise_or_without_a_dimension() -> None:
 
 
 def test_there_is_no_attack_on_sums_that_are_rounded() -> None:
-    refused("there is none", attack, executed(planned("secagg"), 0), 3, Adversary(), trials=200)
+    refused(
+        "Attack sums with Gaussian noise, the only ones that this attack is for",
+        attack,
+        executed(planned("secagg"), 0),
+        3,
+        Adversary(),
+        trials=200,
+    )
 
 
 @pytest.mark.slow

@@ -212,7 +212,7 @@ def test_values_are_clipped_to_the_ball_around_the_centre() -> None:
 
 
 def test_a_weight_beyond_the_plan_is_refused() -> None:
-    with pytest.raises(InputError, match=r"weight is 2.5 .* room for 1: .*largest_weight=3"):
+    with pytest.raises(InputError, match=r"weight is 2.5 .* room for 1\. .*largest_weight=3"):
         encode(parameters(), np.zeros(2), 2.5, InsecureStackedNoise(8, 1).party(0))
 
 

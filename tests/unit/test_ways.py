@@ -75,7 +75,7 @@ def test_a_committee_is_proposed_to_many_and_for_one_message() -> None:
     assert alone.startswith("each party is to send one message: a committee of 5 ")
     nine = propose(many, Committee(9, 2, 2))
     assert nine is not None
-    assert nine.endswith("--committee 9")
+    assert nine.endswith("Ask for it with --committee 9.")
 
 
 def test_no_committee_is_proposed_where_there_is_one_or_can_be_none() -> None:
@@ -147,7 +147,8 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
 
 def test_a_way_that_is_none_says_why() -> None:
     ways = by_name(compare_ways(rank(Target(40, 1.0, 1e-6, colluding=4), ["packed-sharing"]), Committee(9, 2, 2)))
-    assert ways["by file"].against == "none: no protocol by file keeps this target"
+    remedy = "Choose a larger epsilon, or fewer colluding parties."
+    assert ways["by file"].against == f"none: no protocol by file keeps this target. {remedy}"
     assert ways["by file"].mse is None
     assert set(ways["by file"].to_json()) == {"way", "protocol", "against", "steps"}
     assert ways["committee of 9"].against == "all other sites with any 2 of the 9 members"
