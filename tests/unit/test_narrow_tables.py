@@ -62,7 +62,7 @@ def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_protocols_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    question = ["plan", "--parties", "12", "--dimension", "100000"]
+    question = ["plan", "--parties", "6", "--dimension", "100000"]
     main([*question, "--json"])
     candidates = json.loads(capsys.readouterr().out)["candidates"]
     main([*question, "--details"])
