@@ -27,7 +27,12 @@ from quietmean.protocols.cordp_dme.design import SensitivityConvention
 from quietmean.studies.agreement.study import StudyTerms
 from support.every_option import VALUES
 
-STUDY = {"name": "ages", "column": [{"name": "age", "low": 0, "high": 100}]}
+# Two statistics, for what divides a budget among them.
+STUDY = {
+    "name": "ages",
+    "column": [{"name": "age", "low": 0, "high": 100}],
+    "statistic": [{"kind": "mean", "column": "age"}, {"kind": "variance", "column": "age"}],
+}
 TARGET: dict[str, Any] = {
     "epsilon": 2.0,
     "delta": 1e-4,
@@ -65,6 +70,8 @@ OF_STUDY: dict[str, Any] = {
     "colluding": 2,
     "dropouts": 0.25,
     "protocol": "adqsp",
+    "allocate": "widths",
+    "accept_wide": True,
 }
 NOT_SAID = "refused: "
 
@@ -122,7 +129,8 @@ def studied(*names: str) -> str:
     target, workload = study.target(6), study.workload
     bound = None if target.nats is not None else (target.epsilon, target.delta)
     return repr((bound, target.nats, target.eavesdropping, target.unit, target.colluding, target.dropouts, study.protocol,
-                 workload.rows, workload.sites_per_person, workload.count, workload.scales, target.sensitivity))  # fmt: skip
+                 workload.rows, workload.sites_per_person, workload.count, workload.scales, target.sensitivity,
+                 workload.allocated, study.accept_wide))  # fmt: skip
 
 
 def test_of_a_study() -> None:

@@ -179,7 +179,12 @@ def test_what_a_contribution_says_that_it_costs_is_what_its_result_says(
         digest = json.loads(told(f"site contract study.sealed --key {name}.key --json"))["accept"]
         said = told(f"send study.sealed --key {name}.key --data ages.csv --no-ledger --accept {digest}")
         figures = {(each.whom, each.shown) for each in printed_in(said)}
-        assert figures == {("planned", 0.7), ("everybody", math.ceil(everybody * 1e4 - 1e-9) / 1e4)}, said
+        # A first screen has two digits, rounded up, and what it names under More has all.
+        assert figures == {("planned", 0.7), ("everybody", math.ceil(everybody * 1e2 - 1e-9) / 1e2)}, said
+        more = next(line for line in said.splitlines() if line.startswith("More "))
+        details = told(more.partition("quietmean ")[2])
+        figures = {(each.whom, each.shown) for each in printed_in(details)}
+        assert figures == {("planned", 0.7), ("everybody", math.ceil(everybody * 1e4 - 1e-9) / 1e4)}, details
     combined = told(f"study combine study.sealed {' '.join(f'{name}.contribution' for name in names[:3])} --details")
     assert {each.shown for each in printed_in(combined) if each.whom == "everybody"} == {math.ceil(everybody * 1e4 - 1e-9) / 1e4}
     # Only under one of the two does everybody else learn no more than the planned number.
