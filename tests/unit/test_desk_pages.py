@@ -275,6 +275,15 @@ def test_a_picture_has_each_term_at_its_place() -> None:
             assert ends is None or 2 - 1e-9 <= ends[0] <= line.at <= ends[1] <= 98 + 1e-9
 
 
+def test_parts_and_times_of_a_survival_curve_have_scales_of_their_own() -> None:
+    from support.outcomes import finished
+
+    parts, times = pictures_of(finished("survival(x, yes, by=arm, bins=4)").to_json())
+    assert not any("median" in line.label for line in parts.lines)
+    assert all("median" in line.label or "quartile" in line.label for line in times.lines)
+    assert float(parts.ends[1]) <= 1 < float(times.ends[1])
+
+
 def test_no_picture_of_nothing() -> None:
     assert pictures_of({}) == []
     assert pictures_of({"statistics": []}) == []

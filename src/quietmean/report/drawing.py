@@ -11,7 +11,7 @@ from typing import Any
 
 from quietmean.core.output import FROM_PYTHON, Output
 from quietmean.core.readable import UNKNOWN, some_of
-from quietmean.report.pictures import COMPARED, MARGIN, Interval, Picture, picture_of
+from quietmean.report.pictures import COMPARED, MARGIN, Interval, Picture, by_unit, picture_of
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
 from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import Term, terms_of
@@ -69,15 +69,16 @@ def _statistic(document: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
     """The parts of a statistic from above, each with its kind and its height."""
     terms = terms_of(document)
     shared = [term for term in terms if not term.hidden and term.own not in (*COMPARED, INTERCEPT)]
-    picture = picture_of(shared or [term for term in terms if not term.hidden][:1])
-    drawn = [] if picture is None else list(picture.lines)
-    if len(terms) > 1 or not drawn:
+    kept = by_unit(shared) or [[term for term in terms if not term.hidden][:1]]
+    pictures = [picture for picture in map(picture_of, kept) if picture is not None]
+    if len(terms) > 1 or not pictures:
         yield "name", _LINE, f'<text x="0" y="15" font-weight="600">{escape(_cut(str(document["name"]), _WIDE))}</text>'
-    places = {line.label: line for line in drawn}
+    places = {line.label for picture in pictures for line in picture.lines}
     # What is drawn on a scale, and what stands as numbers alone.
-    for term in [term for term in terms if _label(term) in places]:
-        yield "line", _LINE, _row(term, places[_label(term)])
-    if picture is not None:
+    for picture in pictures:
+        own = {line.label: line for line in picture.lines}
+        for term in [term for term in terms if _label(term) in own]:
+            yield "line", _LINE, _row(term, own[_label(term)])
         yield "scale", 1.5 * _LINE, _scale(picture)
     others = [term for term in terms if _label(term) not in places]
     if others:

@@ -18,6 +18,7 @@ from quietmean.report.facts import heterogeneity_text
 from quietmean.report.words import rounded_up
 from quietmean.statistics import Answer
 from quietmean.statistics.estimate import Z
+from quietmean.statistics.kinds.curves import QUANTILES
 from quietmean.statistics.tidy import Term, terms_of
 
 # More terms than these are a table, not a picture; and of more estimates the first ones are drawn.
@@ -164,12 +165,21 @@ class Picture:
 
 
 def pictures_of(result: Mapping[str, Any]) -> list[Picture]:
-    """Draw each statistic of a receipt's result whose terms can share a scale; none for tables of many terms."""
+    """Draw each statistic of a receipt's result, by what can share a scale; none for tables of many terms."""
     documents = result.get("statistics")
     if not isinstance(documents, list):
         return []
-    drawn = (picture_of([term for term in terms_of(document) if not term.hidden]) for document in documents)
+    shown = ([term for term in terms_of(document) if not term.hidden] for document in documents)
+    drawn = (picture_of(own) for terms in shown for own in by_unit(terms))
     return [picture for picture in drawn if picture is not None]
+
+
+def by_unit(terms: Sequence[Term]) -> list[list[Term]]:
+    """The terms of one statistic, by scales: parts of a survival curve, and times at which it falls below a part."""
+    kinds: dict[bool, list[Term]] = {}
+    for term in terms:
+        kinds.setdefault(term.kind == "survival" and term.group in QUANTILES, []).append(term)
+    return list(kinds.values())
 
 
 def picture_of(terms: Sequence[Term]) -> Picture | None:
