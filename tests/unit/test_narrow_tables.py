@@ -50,7 +50,7 @@ def test_names_and_numbers_of_answers(capsys: pytest.CaptureFixture[str]) -> Non
     whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "123,481", "without")
     for line in first_screen({"result": document}):
         out.print(line)
-    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "true mean here")
+    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "true here")
 
 
 def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> None:

@@ -365,8 +365,7 @@ def _no_answer(end: Ended) -> Iterator[str]:
 def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each term, below its statistic where that has several, and each test."""
     has_truth = any("true_value" in document for document in documents)
-    only_means = all(document.get("kind") == "mean" for document in documents)
-    heads = ["estimate", "95 % interval", "n"] + ["true mean here" if only_means else "true value here"] * has_truth
+    heads = ["estimate", "95 % interval", "n"] + ["true here"] * has_truth
     rows = [["  statistic", *heads]]
     for document in documents:
         name, (terms, _) = str(document["name"]), together(terms_of(document))
