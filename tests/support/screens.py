@@ -84,8 +84,11 @@ def screen_of(line: str, terminal: bool) -> Screen:
     return Screen(code, out.getvalue(), err.getvalue())
 
 
-def screen_of_process(line: str, terminal: bool, *, until: str = "", patience: float = 120.0) -> Screen:
-    """Type a line as a process of its own; one that serves is interrupted once it printed the words of ``until``."""
+def screen_of_process(line: str, terminal: bool, *, until: str = "", on_error: bool = False, patience: float = 120.0) -> Screen:
+    """Type a line as a process of its own; one that serves is interrupted once it printed the words of ``until``.
+
+    ``on_error``: the screen is all that is said, on standard error too.
+    """
     command = [sys.executable, "-m", "quietmean.cli.main", *shlex.split(line)]
     errors = Path("errors.txt")
     if terminal:
@@ -95,7 +98,9 @@ def screen_of_process(line: str, terminal: bool, *, until: str = "", patience: f
         ours, theirs = os.pipe()
     environment = {**os.environ, "TERM": "xterm", "PYTHONUNBUFFERED": "1"}
     with errors.open("wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=said, env=environment)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs if on_error else said, env=environment
+        )
     os.close(theirs)
     printed, begun = b"", time.monotonic()
     try:
