@@ -207,6 +207,17 @@ def test_the_head_counts_the_first_answer_of_each_statistic_and_no_cells() -> No
     assert "Quote that of the noise where these records are all that the question is about" in page
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_head_of_one_statistic_says_nothing_of_one_statistics(is_known: bool) -> None:
+    outcome = finished("survival(x, yes, by=arm, bins=4)", noise=0.05)
+    truth = truth_of(outcome) if is_known else None
+    report = StudyReport.of_outcome("one", outcome, list("abcdef"), truth=truth, messages=1, bytes=1, seconds=1.0)
+    page = words_of(render(report))
+    assert ("The private first estimate lies within" if is_known else "The private estimates of one statistic,") in page
+    assert re.search(r"Noise (smaller|larger) than the sampling error in the first estimate\b", page)
+    assert not re.search(r"\b1 (first|private|statistics|estimates)\b", page)
+
+
 @pytest.mark.parametrize("text", EVERY_KIND)
 def test_each_term_has_an_interval_or_nothing_is_known_of_it(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One of the noise alone says so: on a terminal, in Python and in tables. A count has no other."""

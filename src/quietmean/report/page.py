@@ -244,6 +244,8 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     about_noise = f"; the noise {' and '.join(part for part in parts if part)}" if any(parts) else ""
     truth = np.full(len(first), math.nan) if report.truth is None else report.truth[first]
     blurred = has_error & ~exact & np.isfinite(truth)
+    if not blurred.any() and len(first) == 1:
+        return f"The {_adjective(report)}estimates of one statistic, and how far privacy blurs them{about_noise}"
     if not blurred.any():
         estimated = "columns" if report.only_means else "statistics"
         return f"The {_adjective(report)}{nouns} of {len(first)} {estimated}, and how far privacy blurs them{about_noise}"
@@ -251,6 +253,8 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
     which_numbers = f"{'All' if blurred.all() else f'{int(blurred.sum())} of'} {len(first)} {_adjective(report)}{nouns}"
     errors = "standard error" if reach == "1" else "standard errors"
+    if len(first) == 1:
+        return f"The {_adjective(report)}{nouns.removesuffix('s')} lies within {reach} {errors} of the truth{about_noise}"
     return f"{which_numbers} lie within {reach} {errors} of the truth{about_noise}"
 
 

@@ -92,6 +92,8 @@ def many_estimates(smaller: Sequence[bool], nouns: str, note: str) -> SummaryCar
 def where_smaller(smaller: Sequence[bool], nouns: str) -> str:
     """In how many of them the noise is the smaller error."""
     few, many = sum(smaller), len(smaller)
+    if many == 1:
+        return f"{'smaller' if few else 'larger'} than the sampling error in the {nouns.removesuffix('s')}"
     if few in (0, many):
         return f"{'smaller' if few else 'larger'} than the sampling error in all {many} {nouns}"
     return f"smaller than the sampling error in {few} of {many} {nouns}"
