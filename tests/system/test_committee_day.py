@@ -183,7 +183,10 @@ def test_anybody_shows_the_result(tmp_path: Path, free_ports: FreePorts, capsys:
     main(["verify", "receipt", str(receipt), "--json"])
     certified = json.loads(capsys.readouterr().out)
     assert certified["epsilon_a_priori"] == pytest.approx(document["epsilon_a_priori"], rel=1e-6)
-    for content, reason in ((b"no sums", "it is no result"), (Path(sums[0]).read_bytes()[:-20], "it is no result")):
+    for content, reason in (
+        (b"no sums", "it is not a result of a committee"),
+        (Path(sums[0]).read_bytes()[:-20], "it is not a result of a committee"),
+    ):
         wrong = tmp_path / "wrong.sums"
         wrong.write_bytes(content)
         with pytest.raises(SystemExit) as ended:
