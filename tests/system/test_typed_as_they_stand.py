@@ -77,7 +77,7 @@ def test_an_analyst_types_the_start_page(account: dict[str, str]) -> None:
     done = typed(script, account)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("guaranteed, against") == 2
-    assert "a width of 2 of the population's interval needs" in done.stdout
+    assert "for a width of 2 (+-1) you need " in " ".join(done.stdout.split())
     again = typed(script, account)
     assert again.returncode == 2
     assert "quietmean-demo exists already" in again.stderr
