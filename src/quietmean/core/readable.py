@@ -265,6 +265,14 @@ class Fact:
     sentence: str
 
 
+def chained(said: Iterable[str], between: str = "; ") -> str:
+    """Make one phrase of several, with what stands between them; empty without any."""
+    first, *others = [one for one in said if one] or [""]
+    for one in others:
+        first = phrase(f"{{first}}{between}{{next}}", first=first, next=one)
+    return first
+
+
 @dataclass(frozen=True)
 class ShortFact:
     """One thing in a few words, for the first screen."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase, phrase
+from quietmean.core.readable import HIDDEN, UNKNOWN, chained, fixed, p_phrase, phrase
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.estimate import WHOLE, HypothesisTest
 from quietmean.statistics.printed import NOT_REACHED, capital, names_in, notes_of, shown
@@ -88,17 +88,9 @@ def with_interval(term: Term) -> str:
     return phrase("{estimate} (95 % for the noise {ends})", estimate=estimate, ends=ends)
 
 
-def _chain(said: Iterable[str], between: str = "; ") -> str:
-    """One phrase of several, with what stands between them; empty without any."""
-    first, *others = [one for one in said if one] or [""]
-    for one in others:
-        first = phrase(f"{{first}}{between}{{next}}", first=first, next=one)
-    return first
-
-
 def _each(terms: Iterable[Term]) -> str:
     """Each term and its value: "f: 4.9 (95 % 2.9 to 7.0)"."""
-    return _chain(phrase("{term}: {value}", term=term.term, value=with_interval(term)) for term in terms)
+    return chained(phrase("{term}: {value}", term=term.term, value=with_interval(term)) for term in terms)
 
 
 def finding(document: Mapping[str, Any], counted: str = "records") -> str:
@@ -121,8 +113,8 @@ def _first(answer: StatedAnswer) -> str:
     """The first terms, and what the first test says."""
     name = str(answer.document.get("name", ""))
     terms = answer.all_known[:_MOST_NAMED]
-    stated = _chain(phrase("{term}: {value}", term=term.term or name, value=with_interval(term)) for term in terms)
-    return _chain([stated, answer.p(*answer.tests)], "") if stated else ""
+    stated = chained(phrase("{term}: {value}", term=term.term or name, value=with_interval(term)) for term in terms)
+    return chained([stated, answer.p(*answer.tests)], "") if stated else ""
 
 
 def _mean(answer: StatedAnswer) -> str:
@@ -178,7 +170,7 @@ def _cdf(answer: StatedAnswer) -> str:
         phrase("three quarters are at most {edge}", edge=edges[2]),
     ]
     phrases = [one for one, edge in zip(phrases, edges, strict=True) if edge]
-    return phrase("Of the values, at least {parts}", parts=_chain(phrases, ", ")) if phrases else ""
+    return phrase("Of the values, at least {parts}", parts=chained(phrases, ", ")) if phrases else ""
 
 
 _QUARTILES = {"0.5": phrase("median"), "0.25": phrase("lower quartile"), "0.75": phrase("upper quartile")}
@@ -190,7 +182,7 @@ def _quantiles(answer: StatedAnswer) -> str:
         return ""
     named = [(_QUARTILES.get(name) or phrase("quantile {part}", part=name), answer.value(name)) for name in quantiles]
     (first, value), *others = named
-    return _chain(
+    return chained(
         [
             phrase("The {quantile} is {value}", quantile=first, value=value),
             *(phrase("the {quantile} is {value}", quantile=name, value=value) for name, value in others),
@@ -202,9 +194,9 @@ def _quantiles(answer: StatedAnswer) -> str:
 def _crosstab(answer: StatedAnswer) -> str:
     p = answer.p("chi-squared")
     if answer.known("odds-ratio"):
-        return _chain([phrase("The odds ratio is {value}", value=answer.value("odds-ratio")), p], "")
+        return chained([phrase("The odds ratio is {value}", value=answer.value("odds-ratio")), p], "")
     if p:
-        return _chain([phrase("Independence of the two: Pearson's chi-squared test"), p], "")
+        return chained([phrase("Independence of the two: Pearson's chi-squared test"), p], "")
     cells = [term for term in answer.all_known if term.upper is None and MISSING not in term.term.split(":")]
     largest = _largest(cells)
     return phrase("The largest cell is {cell}: {value}", cell=largest.label, value=with_interval(largest)) if largest else ""
@@ -218,7 +210,7 @@ def _group_means(answer: StatedAnswer) -> str:
         if len(groups) == 2:
             difference = phrase("{second} minus {first}", second=groups[1], first=groups[0])
         of = {"difference": difference, "value": answer.value("difference")}
-        return _chain([phrase("The difference of means, {difference}, is {value}", **of), p], "")
+        return chained([phrase("The difference of means, {difference}, is {value}", **of), p], "")
     means = [term for term in answer.all_known if term.term not in _COMPARED]
     if not means:
         return ""
@@ -226,13 +218,13 @@ def _group_means(answer: StatedAnswer) -> str:
     if low is high:
         return phrase("The mean of {group} is {value}", group=low.term, value=with_interval(low))
     of = {"low": low.term, "least": with_interval(low), "high": high.term, "most": with_interval(high)}
-    return _chain([phrase("Means are from {low}, {least}, to {high}, {most}", **of), answer.p("anova")], "")
+    return chained([phrase("Means are from {low}, {least}, to {high}, {most}", **of), answer.p("anova")], "")
 
 
 def _correlation(answer: StatedAnswer) -> str:
     if WHOLE in answer.terms:
         tested = answer.p_of(WHOLE) or answer.p("correlation")
-        return _chain([phrase("The correlation is {value}", value=answer.value(WHOLE)), tested], "")
+        return chained([phrase("The correlation is {value}", value=answer.value(WHOLE)), tested], "")
     correlations = answer.all_known
     if not correlations:
         return ""
@@ -249,7 +241,7 @@ def _pair(term: Term) -> str:
 def _covariance(answer: StatedAnswer) -> str:
     """The first covariances of different columns: the other terms are variances."""
     covariances = [term for term in answer.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
-    return _chain(
+    return chained(
         phrase(
             "the covariance of {pair} is {value}" if place else "The covariance of {pair} is {value}",
             pair=_pair(covariance),
@@ -270,7 +262,7 @@ def _regression(answer: StatedAnswer) -> str:
     area = phrase("the area under the ROC curve is {value}", value=answer.value("auc")) if answer.known("auc") else ""
     squared = answer.summary.get("r_squared")
     explained = f"R² = {fixed(float(squared), 2)}" if isinstance(squared, int | float) and math.isfinite(squared) else ""
-    return _chain([_chain([slope, answer.p_of(clearest.term)], ""), area, explained])
+    return chained([chained([slope, answer.p_of(clearest.term)], ""), area, explained])
 
 
 def _error(term: Term) -> float:
@@ -287,9 +279,9 @@ def _survival(answer: StatedAnswer) -> str:
         return phrase("The median time is {value}", value=text)
     tested = answer.p("log-rank")
     if tested:
-        tested = _chain([answer.tests["log-rank"].method or phrase("log-rank test"), tested], "")
-    times = _chain(phrase("{arm} {value}", arm=arm, value=text) for arm, text in texts.items())
-    return _chain([phrase("Median times: {times}", times=times), tested])
+        tested = chained([answer.tests["log-rank"].method or phrase("log-rank test"), tested], "")
+    times = chained(phrase("{arm} {value}", arm=arm, value=text) for arm, text in texts.items())
+    return chained([phrase("Median times: {times}", times=times), tested])
 
 
 def _says_something(term: Term) -> bool:
@@ -310,23 +302,23 @@ def _table_1(answer: StatedAnswer) -> str:
     if len(answer.tests) > 1:
         of["all"] = phrase("{count} columns", count=f"{len(answer.tests)}")
     if not differ:
-        return _chain([records, phrase("groups differ (p < {most}) in none of {all}", **of)])
+        return chained([records, phrase("groups differ (p < {most}) in none of {all}", **of)])
     of |= {"some": f"{len(differ)}", "named": ", ".join(differ[:_MOST_NAMED])}
     more = len(differ) - _MOST_NAMED
     if more > 0:
         of["named"] = phrase("{listed} and {more} more", listed=of["named"], more=f"{more}")
-    return _chain([records, phrase("groups differ (p < {most}) in {some} of {all}: {named}", **of)])
+    return chained([records, phrase("groups differ (p < {most}) in {some} of {all}: {named}", **of)])
 
 
 def _rates(answer: StatedAnswer) -> str:
     if answer.known("rate-ratio"):
         ratio = phrase("The rate ratio is {value}", value=answer.value("rate-ratio"))
-        return _chain([ratio, answer.p_of("rate-ratio")], "")
+        return chained([ratio, answer.p_of("rate-ratio")], "")
     if answer.known("standardised"):
         rate = phrase("The standardised rate is {value}", value=answer.value("standardised"))
-        return _chain([rate, answer.p_of("standardised")], "")
+        return chained([rate, answer.p_of("standardised")], "")
     rates = [term for term in answer.all_known if term.term != "rate-difference"]
-    return _chain(
+    return chained(
         phrase(
             "the rate of {group} is {value}" if place else "The rate of {group} is {value}",
             group=rate.term,
@@ -341,7 +333,7 @@ def _pca(answer: StatedAnswer) -> str:
     if not answer.known("PC1"):
         return ""
     share = phrase("{share} % of all", share=fixed(100 * float(parts[0]), 0)) if parts else ""
-    return _chain([phrase("The variance along the first component is {value}", value=answer.value("PC1")), share], ", ")
+    return chained([phrase("The variance along the first component is {value}", value=answer.value("PC1")), share], ", ")
 
 
 def _roc(answer: StatedAnswer) -> str:
@@ -353,10 +345,10 @@ def _calibration(answer: StatedAnswer) -> str:
     said = ""
     if answer.known(large):
         said = phrase("What happened less what was predicted is {value} on average", value=answer.value(large))
-        said = _chain([said, answer.p_of(large)], "")
+        said = chained([said, answer.p_of(large)], "")
     if not answer.known(slope):
         return said
-    return _chain([said, phrase("the slope is {value}" if said else "The slope is {value}", value=answer.value(slope))])
+    return chained([said, phrase("the slope is {value}" if said else "The slope is {value}", value=answer.value(slope))])
 
 
 def _mann_whitney(answer: StatedAnswer) -> str:
@@ -364,7 +356,7 @@ def _mann_whitney(answer: StatedAnswer) -> str:
         return ""
     chance = answer.value("probability")
     said = phrase("A value of the second group is above one of the first with a chance of {chance}", chance=chance)
-    return _chain([said, answer.p("mann-whitney")], "")
+    return chained([said, answer.p("mann-whitney")], "")
 
 
 def _hazard_ratio(answer: StatedAnswer) -> str:
@@ -375,21 +367,21 @@ def _hazard_ratio(answer: StatedAnswer) -> str:
             term=term.term,
             value=with_interval(term),
         )
-        said.append(_chain([ratio, answer.p_of(term.term)], ""))
-    return _chain(said)
+        said.append(chained([ratio, answer.p_of(term.term)], ""))
+    return chained(said)
 
 
 def _restricted_mean(answer: StatedAnswer) -> str:
     if answer.known("difference"):
         said = phrase("The difference, second minus first arm, is {value}", value=answer.value("difference"))
-        return _chain([said, answer.p_of("difference")], "")
+        return chained([said, answer.p_of("difference")], "")
     return _each(answer.all_known[:_MOST_NAMED])
 
 
 def _incidence(answer: StatedAnswer) -> str:
     """Each curve at its last known time."""
     last = {term.curve: term for term in answer.all_known}
-    parts = _chain(
+    parts = chained(
         phrase("{curve} {value} at {time}", curve=curve, value=with_interval(term), time=term.own) for curve, term in last.items()
     )
     return phrase("The part with the event: {parts}", parts=parts) if last else ""
@@ -400,7 +392,7 @@ def _site_effects(answer: StatedAnswer) -> str:
         return ""
     part = answer.summary.get("i_squared")
     differ = f"I² = {fixed(100 * float(part), 0)} %{answer.p('Q')}" if isinstance(part, int | float) else ""
-    return _chain([phrase("What all sites like these have in common is {value}", value=answer.value("random")), differ])
+    return chained([phrase("What all sites like these have in common is {value}", value=answer.value("random")), differ])
 
 
 _SAYS: dict[str, Callable[[StatedAnswer], str]] = {

@@ -21,11 +21,7 @@ def about_intervals(terms: Sequence[Term]) -> Iterator[str]:
             yield f"The interval{'s cover' if len(alone) > 1 else ' covers'} the privacy noise alone, not sampling."
         return
     if not any(_half(term.noise) for term in sampled):
-        yield (
-            "The interval covers sampling. No privacy noise was added."
-            if len(sampled) == 1
-            else ("The intervals cover sampling. No privacy noise was added.")
-        )
+        yield f"The interval{'s cover' if len(sampled) > 1 else ' covers'} sampling. No privacy noise was added."
     elif len(sampled) == 1:
         half = _half(sampled[0].noise)
         days = " days" if sampled[0].since else ""

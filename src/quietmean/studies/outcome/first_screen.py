@@ -19,6 +19,7 @@ from quietmean.core.readable import (
     UNKNOWN,
     AlwaysFact,
     bound_text,
+    chained,
     delta_shown,
     epsilon_shown,
     error_text,
@@ -242,9 +243,7 @@ def _above(text: str, end: Ended) -> str:
 
 
 def _false(end: Ended) -> str:
-    said = end.liars[0]
-    for sentence in (*end.liars[1:], *end.reach):
-        said = phrase("{first} {next}", first=said, next=sentence)
+    said = chained([*end.liars, *end.reach], " ")
     if end.signed_sums:
         return phrase("{said} Keep the members' files of sums: their signatures prove it.", said=said)
     return phrase("{said} Keep the receipt: it names them.", said=said)
