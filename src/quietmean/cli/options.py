@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, as_sentence
 from quietmean.core.schema import OPEN, nearest, options_of
 from quietmean.core.schema import Parameter as Declaration
 from quietmean.protocols import get_protocol, registry
@@ -134,7 +134,7 @@ def protocol_help(name: str = "") -> str:
     if not name:
         return "\n".join([f"quietmean help protocol NAME, with one of: {', '.join(registry())}, committee"])
     if name == "committee":
-        lines = [f"  {option}={_KINDS[kind]}\n      {_sentence(text)}" for option, (kind, text) in OF_COMMITTEE.items()]
+        lines = [f"  {option}={_KINDS[kind]}\n      {as_sentence(text)}" for option, (kind, text) in OF_COMMITTEE.items()]
         return "\n".join(["committee: with --committee MEMBERS, each as --with NAME=VALUE", *lines])
     kind = get_protocol(name)
     lines = []
@@ -144,18 +144,14 @@ def protocol_help(name: str = "") -> str:
         values = "|".join(parameter.choices) or "|".join(dict.fromkeys(_KINDS.get(each, "TEXT") for each in parameter.kinds))
         about = "; ".join(part for part in (_limits(parameter), _default(parameter)) if part)
         lines.append(
-            f"  {parameter.flag}={values}{'|auto' if parameter.auto else ''}\n      {_sentence(parameter.help)}"
-            + (f" {_sentence(about)}" if about else "")
+            f"  {parameter.flag}={values}{'|auto' if parameter.auto else ''}\n      {as_sentence(parameter.help)}"
+            + (f" {as_sentence(about)}" if about else "")
         )
     heading = f"{kind.name}: {'each as --with NAME=VALUE' if lines else 'it has no options'}"
     return "\n".join([heading, *lines])
 
 
 _KINDS: dict[Any, str] = {int: "N", float: "NUMBER", bool: "yes|no", str: "TEXT"}
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _limits(parameter: Declaration) -> str:
