@@ -40,6 +40,17 @@ _OVERLAID = """[...document.querySelectorAll('.plot svg')].filter(svg => svg.get
     Math.min(own.right, other.right) - Math.max(own.left, other.left) > 1 &&
     Math.min(own.bottom, other.bottom) - Math.max(own.top, other.top) > 0.4 * own.height).map(([next]) => [name, next]));
 })"""
+# On the narrowest screen: pictures of less than a third of it, and texts of hardly a letter in a line.
+_SQUEEZED = """[...document.querySelectorAll('svg[width="100%"]')]
+  .filter(svg => svg.checkVisibility() && svg.getBoundingClientRect().width < innerWidth / 3)
+  .map(svg => svg.getAttribute('aria-label') || svg.parentElement.textContent.trim())
+  .concat([...document.querySelectorAll('main :not(:has(*))')].filter(one => one.checkVisibility() && !one.closest('svg'))
+    .filter(one => {
+      const range = document.createRange();
+      range.selectNodeContents(one);
+      const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+      return lines > 3 && one.textContent.trim().length < 4 * lines;
+    }).map(one => one.textContent.trim()))"""
 _LOST = """[...document.querySelectorAll('a[href^="#"]')].map(one => one.getAttribute('href'))
   .filter(one => !document.getElementById(decodeURIComponent(one.slice(1))))"""
 
@@ -62,7 +73,7 @@ def unfolded(browser: Any, address: str, size: str, scheme: str, **more: Any) ->
 
 def wrong_on(page: Any) -> list[Any]:
     """What keeps people from reading a page: all that axe finds, a page wider than the screen, texts of figures that are cut or
-    lie on each other, and links within it that lead nowhere."""
+    lie on each other, links within it that lead nowhere, and on the narrowest screen what is squeezed."""
     page.add_script_tag(path=axe_path())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     told: list[Any] = [(one["id"], node["target"], node["failureSummary"]) for one in found for node in one["nodes"][:3]]
@@ -73,6 +84,7 @@ def wrong_on(page: Any) -> list[Any]:
     page.set_viewport_size({"width": NARROWEST, "height": 640})
     wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     told += [("wider than the narrowest screen", wide)] if wide > 0 else []
+    told += [("squeezed on the narrowest screen", one) for one in page.evaluate(_SQUEEZED)]
     return told
 
 
