@@ -89,7 +89,7 @@ def error_row(asked: ErrorBar) -> tuple[str, ...]:
     plan = asked.plan
     ratio = error(plan) / central(plan.target)
     simulated = [simulated_over_predicted(plan, dropouts) for dropouts in DROPOUTS]
-    return asked.name, f"{asked.bar:g}", f"{ratio:.3f}", *(f"{value:.3f} ± {deviation:.3f}" for value, deviation in simulated)
+    return asked.name, f"{asked.bar:g}", f"{ratio:.3f}", *(f"{value:.3f} ({deviation:.3f})" for value, deviation in simulated)
 
 
 def simulated_over_predicted(plan: Plan, dropouts: float) -> tuple[float, float]:
@@ -280,7 +280,7 @@ core of the machine that made it, the least of a few rounds. Do not edit it by h
 Mean squared error per number over that of a trusted curator; epsilon {epsilon:g} at delta {delta:g}. A committee of m members,
 of whom c_m collude with all other contributors and f are gone. It is k / (k - c_m), for the noise of k = m - f members of which
 c_m know their own, and rounding to steps. Simulated over predicted, for {contributors} contributors and {coordinates} numbers in
-{runs} runs: given who came, with a standard error.
+{runs} runs: given who came (standard error).
 
 {errors}
 ## One contribution
@@ -305,7 +305,7 @@ among those that are chosen. Deviations: the root mean square of (estimate - tru
 member's time is that of the busiest of them for each contribution, its whole process included; the session is from the deadline
 to the last result, with the wait for who was killed: a part of `round_timeout`, here 40 s, in each round to the result and in
 five after it. Deviations of 20 numbers have a standard error of 0.16; those of 1,015 numbers, of sessions of 1,000 contributors
-in one process, are 0.996 ± 0.021, and those of 3,400 sums of the values and noise of 9,000 contributors 0.998 ± 0.012.
+in one process, are 0.996 (0.021), and those of 3,400 sums of the values and noise of 9,000 contributors 0.998 (0.012).
 
 {scale}
 """

@@ -137,7 +137,7 @@ def in_cells(rounds: int, traffic: Traffic) -> list[str]:
 
 
 def in_words(found: SimulationResult) -> str:
-    return f"{number(found.mse)} ± {found.mse_standard_error:.1g}"
+    return f"{number(found.mse)} ({found.mse_standard_error:.1g})"
 
 
 def plans(target: Target, name: str, folder: Path | None = None) -> Iterator[tuple[Plan, str]]:
@@ -212,7 +212,8 @@ epsilon all errors are larger or smaller by nearly the same factor.
   second row, with the plan that guarantees the target: by a gate before the release, or by so much noise of each party's
   own, by what costs less. Compare rows of one promise.
 - *MSE* is per coordinate, against the mean of all {parties} values, lost ones included. Simulated: {runs} runs ({slow} where
-  runs cannot be stacked), with its standard error. Where every party ends with an estimate of its own, it is that of one party.
+  runs cannot be stacked), with its standard error in brackets. Where every party ends with an estimate of its own,
+  it is that of one party.
 - *If nobody drops out*: the same plan without dropouts, and by how much dropouts multiply the error.
 - *Rounds, messages, kB*: of one run of the real machines in which everybody stays, spreading the result included: what a party
   sends on average (and the most that one sends), {overhead} bytes of framing a message. Encryption and the agreement before the

@@ -41,7 +41,7 @@ after the release, may cost more, and nothing bounds it beforehand but the own n
 history that costs more than the target against any coalition of that size; the chance of no result is stated, an upper bound
 from the simulated histories that a plan tries by default, and from {TRIALS} where it tries none: they decide the noise to a few
 percent, and show little of that chance. Errors are per coordinate, over those of one trusted curator without dropouts: {RUNS}
-simulated runs of {COORDINATES} coordinates with one standard error, values of zero. Seconds of planning are processor time of
+simulated runs of {COORDINATES} coordinates (standard error), values of zero. Seconds of planning are processor time of
 one thread.
 
 | parties, colluding, dropouts | without a gate | with the gate | ratio | chance of no result | planning without | with |
@@ -69,7 +69,7 @@ def line(parties: int, colluding: int, dropouts: float) -> str:
         gated, seconds = planned(parties, colluding, dropouts, TRIALS)
     before, after = error(free), error(gated)
     refused = gated.prediction["no_result_probability"]
-    errors = (f"{error:.2f} ± {deviation:.2f}" for error, deviation in (before, after))
+    errors = (f"{error:.2f} ({deviation:.2f})" for error, deviation in (before, after))
     costs = (f"{after[0] / before[0]:.2f}", f"{refused:.3f}", f"{seconds_free:.1f} s", f"{seconds:.0f} s")
     return row((f"{parties}, {colluding}, {dropouts:.0%}", *errors, *costs)) + "\n"
 

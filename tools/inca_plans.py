@@ -36,10 +36,10 @@ HEAD = f"""
 Made by `python tools/inca_plans.py`; the same command makes the same table. Default options, one in ten colluding,
 {DROPOUTS:.0%} leave, epsilon {EPSILON:g} at delta {DELTA:g}, one coordinate. *Promised*: what holds before the first message,
 whatever happens. *Told*: what the certificate of one simulated history says, against every coalition of that size. Errors are
-mean squared errors over a curator's from whom nobody leaves, simulated ones with one standard error; a predicted one is a mean
-over some executions, with a standard error of up to 1 % of its own. A gate is tried on {TRIALS} histories where a plan has none
-by default. Beyond {MOST_GATED} parties none is tried here, since planning takes many minutes: without one only noise of each
-party's own would keep the promise, with the error of local DP or more.
+mean squared errors over a curator's from whom nobody leaves, simulated ones with the standard error in brackets;
+a predicted one is a mean over some executions, with a standard error of up to 1 % of its own. A gate is tried on {TRIALS}
+histories where a plan has none by default. Beyond {MOST_GATED} parties none is tried here, since planning takes many
+minutes: without one only noise of each party's own would keep the promise, with the error of local DP or more.
 
 | parties, colluding | promise by | epsilon promised | told | error predicted | simulated | simulated / predicted |
 |---|---|---:|---:|---:|---:|---:|
@@ -66,8 +66,8 @@ def line(plan: Plan, how: str, target: Target) -> str:
         f"{plan.epsilon_a_priori:.3g}",
         certified(plan, target),
         f"{predicted:.3g}",
-        f"{mse:.3g} ± {deviation:.1g}",
-        f"{mse / predicted:.2f} ± {deviation / predicted:.2f}",
+        f"{mse:.3g} ({deviation:.1g})",
+        f"{mse / predicted:.2f} ({deviation / predicted:.2f})",
     )
     return row(cells) + "\n"
 

@@ -20,7 +20,7 @@ _ROW = re.compile(r"^\| ([^|]+) \| ([\d.]+) ± ([\d.]+) \|", re.MULTILINE)
 
 
 def settings(page: str) -> dict[str, dict[str, tuple[float, float]]]:
-    """Per cent of answers that are right, with a standard error: by setting and way, for settings that have all of them."""
+    """Per cent of answers that are right, and half of its 95 % interval: by setting and way, where all ways are measured."""
     parts = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
     read = {part.split("\n")[0]: {way: (float(mean), float(error)) for way, mean, error in _ROW.findall(part)} for part in parts}
     return {setting: rows for setting, rows in read.items() if WAYS.keys() <= rows.keys()}

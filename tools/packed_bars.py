@@ -71,7 +71,7 @@ def error_row(parties: int, colluding: int, dropouts: float, bar: float) -> tupl
         f"{bar:g}",
         f"{one:.3f}",
         f"{many:.3f}",
-        f"{found.mse / curator:.3f} ± {found.mse_standard_error / curator:.3f}"
+        f"{found.mse / curator:.3f} ({found.mse_standard_error / curator:.3f})"
         + (f" ({found.failed} failed)" * bool(found.failed)),
         f"{half:.3f}",
     )
@@ -165,7 +165,7 @@ times of one thread, the best of several, on the machine that made the page. Do 
 
 Mean squared error per coordinate over that of a trusted curator from whom nobody leaves; epsilon 1 at delta 1e-6. Dropouts
 are spread uniformly over the five rounds of a usual run, and lost values are counted. Predicted for one coordinate and for
-{coordinates}; simulated: {runs} runs of {coordinates} coordinates, with a standard error. The last column is the prediction
+{coordinates}; simulated: {runs} runs of {coordinates} coordinates (standard error). The last column is the prediction
 if half of those who leave do so while dealing.
 
 {errors}

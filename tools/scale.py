@@ -62,7 +62,7 @@ def kernel_row(parties: int, dimension: int) -> tuple[str, ...]:
     mse = float(((total / weight - values[inputs].mean(axis=0)) ** 2).mean())
     expected = protocol.party_variance / weight
     error = np.sqrt(2 / dimension)
-    return f"{parties:,}", f"{dimension:,}", f"{seconds:.1f} s", f"{mse / expected:.3f} ± {error:.3f}"
+    return f"{parties:,}", f"{dimension:,}", f"{seconds:.1f} s", f"{mse / expected:.3f} ({error:.3f})"
 
 
 def everybody_row(parties: int) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ MEASURED = """\
 
 The batch kernel draws the rounding and the noise of every party, adds them up modulo p and decodes: what the shares would open,
 without any share. The last column is the error of that run over what the plan predicts for its inputs (an estimate with its
-standard error): 1 if noise, rounding and sums without overflow scale as they should.
+standard error in brackets): 1 if noise, rounding and sums without overflow scale as they should.
 
 {kernel}
 {whole}

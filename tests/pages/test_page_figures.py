@@ -105,7 +105,7 @@ def test_predictions_of_the_bars_are_those_of_the_plans() -> None:
         cells = line.split(" | ")
         assert [*cells[:2], cells[3]] == [f"{one:.3f}" for one in predicted], "run python tools/packed_bars.py"
         # And what was simulated is what was predicted, but for one time in a thousand.
-        simulated, deviation = map(float, cells[2].split(" ± "))
+        simulated, deviation = map(float, cells[2].rstrip(")").split(" ("))
         assert abs(simulated - predicted[1]) <= 3.3 * deviation + 0.001
 
 

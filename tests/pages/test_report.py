@@ -99,8 +99,8 @@ def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> N
 
 def test_gives_the_answer_in_the_units_of_each_column(usual: StudyReport, tmp_path: Path) -> None:
     words = words_of(_page(usual, tmp_path))
-    assert "age 48.31 0.62 47.09 to 49.53 47.07 +2.0 s.e. 0 to 100" in words
-    assert "weight 71 12 48 to 95 80 −0.7 s.e. −20 to 2,000" in words
+    assert "age 48.31 0.62 47.09 to 49.53 47.07 +2.0 standard errors 0 to 100" in words
+    assert "weight 71 12 48 to 95 80 −0.7 standard errors −20 to 2,000" in words
     assert "within 2 standard errors of the truth" in words
 
 
@@ -159,7 +159,7 @@ def test_one_column_is_named_in_the_heading(usual: StudyReport, tmp_path: Path) 
         standard_error=np.array([0.62]),
         truth=None,
     )
-    assert "The private mean of age is 48.31 ± 0.62" in words_of(_page(single, tmp_path))
+    assert "The private mean of age is 48.31 (standard error 0.62)" in words_of(_page(single, tmp_path))
 
 
 def test_infinite_epsilon_is_said_plainly(tmp_path: Path) -> None:
@@ -320,9 +320,9 @@ def test_epsilon_is_never_rounded_down() -> None:
 
 
 def test_numbers_show_two_digits_of_their_error() -> None:
-    assert with_error(48.314, 0.42) == "48.31 ± 0.42"
-    assert with_error(-1234.6, 37.0) == "−1,235 ± 37"
-    assert with_error(2.5, 0.0) == "2.5000 ± 0"
+    assert with_error(48.314, 0.42) == "48.31 (standard error 0.42)"
+    assert with_error(-1234.6, 37.0) == "−1,235 (standard error 37)"
+    assert with_error(2.5, 0.0) == "2.5000 (standard error 0)"
     assert [decimals_for(error) for error in (0.0042, 1.2, 500.0)] == [4, 1, -1]
     assert fixed(-0.001, 2, sign=True) == "0.00"
 

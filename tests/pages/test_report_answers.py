@@ -107,7 +107,7 @@ def test_sections_say_what_was_tested_and_without_noise() -> None:
     assert any(test.startswith("Welch's t test: t = ") for test in section["tests"])
     assert "% of the privacy budget" in section["method"]
     alone = answer_sections(answers(1e-3, PLAIN), None)[0]
-    assert alone["heads"] == ["term", "estimate", "± noise", "95 % for the noise", "95 % for the population"]
+    assert alone["heads"] == ["term", "estimate", "standard error of noise", "95 % for the noise", "95 % for the population"]
 
 
 def test_a_roc_is_drawn_from_points() -> None:
@@ -140,7 +140,7 @@ def test_numbers_of_records_are_whole(every_kind: tuple[Sequence[Answer], list[d
         for row in section["rows"]:
             if row[0] in labels:
                 named = dict(zip(section["heads"], row, strict=True))
-                assert "." not in "".join(text for head, text in named.items() if head not in ("term", "± noise"))
+                assert "." not in "".join(text for head, text in named.items() if head not in ("term", "standard error of noise"))
                 seen += 1
     assert seen > 10
 

@@ -85,7 +85,7 @@ def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(inje
 
 def test_injections_that_are_not_whole_are_refused_on_the_grid() -> None:
     halves = {"c": [0.5, 0.25, 0.25], "Z": [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]}
-    refused(r"not a whole \(c, Z\) of determinant \+-1", calibrate, TARGET, IncA.read({"injection": halves}))
+    refused(r"not a whole \(c, Z\) of determinant 1 or -1", calibrate, TARGET, IncA.read({"injection": halves}))
     raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 3.0, "injection": halves}
     discrete = {"noise": "discrete", "grid": 2.0**-20, "dimension": 1}
     refused("Choose early or incremental", lambda: IncA.read({**raw, **discrete}).resolved(4))

@@ -189,7 +189,7 @@ def test_plans_of_inca_are_those_of_the_tool() -> None:
     for line in cells:
         assert line[1] in ("nothing", "a gate", "own noise")
         assert (float(line[2]) <= tool.EPSILON) == (line[1] != "nothing")
-        ratio, deviation = map(float, line[6].split(" ± "))
+        ratio, deviation = map(float, line[6].rstrip(")").split(" ("))
         # 3.3 standard errors, of the simulation and of the prediction: one line in a thousand is beyond by chance.
         assert abs(ratio - 1) <= 3.3 * (deviation**2 + 0.01**2) ** 0.5 + 0.005
 

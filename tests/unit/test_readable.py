@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import math
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import quietmean
 from quietmean.core.readable import (
     UNKNOWN,
     decimals_for,
@@ -36,6 +40,51 @@ WRONG = re.compile(r"nan|None|(?<![\d.])[-−]0(\.0+)?(?![\d.])", re.IGNORECASE)
 
 def value_of(text: str) -> float:
     return float(text.replace("−", "-").replace(",", "").replace("∞", "inf"))
+
+
+SOURCE = Path(quietmean.__file__).parent
+ROOT = Path(__file__).parents[2]
+# The sign before a number or a value; not that of a number's spelling, such as "[+-]?".
+SIGN = re.compile(r"±|(?<![\[(])\+-(?=\{|\d|$| )|\+/-")
+# Where half of a 95 % interval stands on a page; one page of tables says at its head that all of them are.
+OF_INTERVALS = re.compile(r"(?:interval |noise alone: |about [\d,]+ \(|a width of [\d.]+ \()$")
+# The module that writes the sign, and the one that translates it for LaTeX.
+OWNERS = ("readable.py", "documents.py")
+OF_TABLES = "docs/measurements/learning-tables.md"
+
+
+def signs_in_python(path: Path) -> Iterator[str]:
+    """Texts with the sign that a module prints; and what :func:`either_side` is given that does not say it is a half."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explained:
+            if SIGN.search(node.value) and path.name not in OWNERS:
+                yield node.value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "either_side":
+            given_ = ast.unparse(node.args[0])
+            if not re.search(r"half|/ 2\b|\bZ \*", given_):
+                yield given_
+
+
+def test_plus_minus_is_half_of_a_95_percent_interval_wherever_it_is_printed() -> None:
+    """One function writes it; a standard error is named in words."""
+    found = [(path.name, text) for path in sorted(SOURCE.rglob("*.py")) for text in signs_in_python(path)]
+    others = [path for end in ("html", "js", "toml", "R", "ipynb", "svg") for top in ("src", "r", "examples", "deploy")
+              for path in sorted((ROOT / top).rglob(f"*.{end}"))]  # fmt: skip
+    assert len(others) > 10
+    found += [(path.name, hit[0]) for path in others for hit in SIGN.finditer(path.read_text(encoding="utf-8"))]
+    assert not found
+    assert list(signs_in_python(Path(__file__)))
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "r").rglob("*.Rmd"), *(ROOT / "examples").rglob("*.md")]
+    places = [(path, hit) for path in pages for hit in re.finditer(r"(?:±|\+-|\+/-) ?\d", path.read_text(encoding="utf-8"))]
+    wrong = [
+        (path.name, hit.string[max(hit.start() - 40, 0) : hit.end() + 10])
+        for path, hit in places
+        if not OF_INTERVALS.search(hit.string[: hit.start()]) and path != ROOT / OF_TABLES
+    ]
+    assert not wrong
+    assert len({path for path, _ in places}) >= 4
 
 
 @given(value=ANY, error=ANY, decimals=st.integers(-12, 12))

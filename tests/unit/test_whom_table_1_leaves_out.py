@@ -46,7 +46,9 @@ def test_it_says_how_many_are_in_it(text: str) -> None:
     # Two-sided 7e-6, at a fixed seed.
     assert abs(complete.missing - LOST) <= 4.5 * complete.missing_error
     sentence = who_is_counted(answer.to_json())
-    assert re.fullmatch(r"about 1,\d{3} of 2,000 records have all values that it needs \(noise ± [\d.]+\)", sentence), sentence
+    assert re.fullmatch(r"about 1,\d{3} of 2,000 records have all values that it needs \(standard error [\d.]+\)", sentence), (
+        sentence
+    )
 
 
 @pytest.mark.parametrize("text", [TABLE_1, *OTHERS])

@@ -195,7 +195,7 @@ def _cells(progress: PeerReadiness) -> list[str]:
     if reply is None:
         return [progress.key, *[""] * 4]
     peer = reply.readiness
-    clock = f"{reply.clock_offset:+.3f} ± {reply.clock_uncertainty:.3f} s"
+    clock = f"{reply.clock_offset:+.3f} s, within {reply.clock_uncertainty:.3f} s"
     other = [name for name in ("roster", "study", "plan") if not progress.same(name)]
     plan = f"other {other[0]}" if other else "same"
     return [

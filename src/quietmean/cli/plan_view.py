@@ -77,11 +77,11 @@ def _title(target: Mapping[str, Any]) -> str:
 
 def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
     central = float(chosen["mse_central"])
-    # The standard error of one coordinate, in the units of values.
-    lines = [(name, f"+-{error_text(error)}", needs, trust) for name, error, needs, trust, _ in rows]
+    # The error of one coordinate, in the units of values.
+    lines = [(name, error_text(error), needs, trust) for name, error, needs, trust, _ in rows]
     lines = [("protocol", "error", "needs", "trust"), *lines]
     if math.isfinite(central):
-        lines.append((_CURATOR, f"+-{error_text(math.sqrt(central))}", "", ""))
+        lines.append((_CURATOR, error_text(math.sqrt(central)), "", ""))
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     room = WIDTH - 2 - sum(width + 2 for width in widths)
     for line in lines:

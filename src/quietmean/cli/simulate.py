@@ -96,8 +96,8 @@ def simulate_command(
     print_lines(_simulated(loaded, result, time.monotonic() - began))
     if details:
         out.print(
-            f"mean squared error {result.mse:.5g} +- {result.mse_standard_error:.2g} per coordinate over {len(result.errors)} "
-            f"runs (predicted {result.prediction:.5g})"
+            f"mean squared error {result.mse:.5g} per coordinate (standard error {result.mse_standard_error:.2g}) "
+            f"over {len(result.errors)} runs (predicted {result.prediction:.5g})"
         )
 
 
@@ -113,12 +113,11 @@ def _simulated(plan: Plan, result: SimulationResult, seconds: float) -> list[str
         of_one = plan.input_domain.text.replace("1 coordinate", "one number")
         facts = [
             ShortFact(
-                "error", f"+-{for_terminal(number_text(error, spread))} (+-{error_text(spread)}) root mean squared, {of_one}"
+                "error",
+                f"{for_terminal(number_text(error, spread))} root mean squared (standard error {error_text(spread)}), {of_one}",
             )
         ]
-        facts.append(
-            ShortFact("predicted", "nothing" if math.isnan(predicted) else f"+-{for_terminal(number_text(predicted, spread))}")
-        )
+        facts.append(ShortFact("predicted", "nothing" if math.isnan(predicted) else for_terminal(number_text(predicted, spread))))
         lines += rows(facts)
     refused = "" if result.refused is None else f", {result.refused} of them by the gate"
     lines.append(f"Without a result: {result.failed} of {count_of(result.runs, 'run')}{refused}.")

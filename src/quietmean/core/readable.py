@@ -23,7 +23,7 @@ _MOST_DECIMALS, _MOST_ROUNDED = 12, 15
 _USUAL_DIGITS, _BOUND_DIGITS = 6, 3
 # From here on floats are whole numbers, and decimals say nothing.
 _WHOLE = 2.0**53
-_PLAIN = str.maketrans({"−": "-", "∞": "inf"})
+_PLAIN = str.maketrans({"−": "-", "∞": "inf", "±": "+-"})
 
 
 class Phrase(str):
@@ -93,12 +93,17 @@ def error_text(error: float) -> str:
     return number_text(error, error)
 
 
+def either_side(half: str) -> str:
+    """The text of half a 95 % interval, the one meaning of its sign: a standard error is named in words."""
+    return f"±{half}"
+
+
 def with_error(estimate: float, error: float) -> str:
     """An estimate and its standard error."""
     if math.isnan(estimate):
         return "not known, the noise hides it"
     decimals = decimals_for(error)
-    return f"{fixed(estimate, decimals)} ± {fixed(error, decimals if error > 0 else 0)}"
+    return f"{fixed(estimate, decimals)} (standard error {fixed(error, decimals if error > 0 else 0)})"
 
 
 def interval_text(ends: Sequence[float], error: float | None = None) -> str:

@@ -225,7 +225,7 @@ class Plan:
         target, predicted = self.target, self.prediction
         budget = target.in_words if target.nats is not None or is_private(self.protocol) else "no privacy"
         squared = predicted.get("mse_noise", 0.0) + predicted.get("mse_dropout_bias", 0.0)
-        error = f", predicted error ±{error_text(squared**0.5)}" if squared > 0 else ""
+        error = f", predicted error {error_text(squared**0.5)} (root mean squared)" if squared > 0 else ""
         return f"Plan({self.protocol.name}, {target.parties} parties, {target.colluding} may collude, {budget}{error})"
 
     def simulate(

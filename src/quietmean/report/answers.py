@@ -19,6 +19,7 @@ from quietmean.report.words import listed
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import (
+    NOISE_ERROR,
     capital,
     error_of_digits,
     names_in,
@@ -145,7 +146,7 @@ def _columns(answer: Answer, terms: Sequence[Term], exact: Mapping[str, float]) 
     columns: dict[str, Sequence[str]] = {
         "term": [term.label or answer.statistic.text for term in terms],
         "estimate": [text.estimate for text in texts],
-        "± noise": [text.noise_error for text in texts],
+        NOISE_ERROR: [text.noise_error for text in texts],
         "95 % for the noise": [text.noise for text in texts],
     }
     if estimates.of_population is not None:

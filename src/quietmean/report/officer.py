@@ -138,10 +138,10 @@ class OfficerPage:
         released = self.stated.released
         smaller = [number.smaller for number in released if number.smaller is not None]
         if smaller and any(row.term for row in released):
-            note = "Each has its ± below, and both intervals in the report."
+            note = "Each has its standard error below, and both intervals in the report."
             return many_estimates(smaller, "released numbers", note)
         names, values, errors = ([getattr(number, key) for number in released] for key in ("name", "estimate", "error"))
-        note = "± one standard error of the noise added for privacy." if names else ""
+        note = "The standard errors are those of the noise added for privacy." if names else ""
         return how_sure(names, values, errors, note)
 
     @property

@@ -96,7 +96,7 @@ def _how_sure(report: StudyReport) -> SummaryCard:
         both = [(report.population, ""), (report.of_noise, " (noise only)")]
         known = [(ends, of_what) for ends, of_what in both if ends is not None and not np.isnan(ends).any()]
         interval = "".join(f"95 % interval: {interval_text(ends[0].tolist())}{of_what}. " for ends, of_what in known[:1])
-        return _sure(report, f"{interval}± is one standard error of the noise.")
+        return _sure(report, f"{interval}The standard error is that of the noise.")
     # None where nothing is said about a population.
     sampled: list[float | None] = []
     for answer in report.answers:
@@ -105,10 +105,10 @@ def _how_sure(report: StudyReport) -> SummaryCard:
     first = [(float(report.standard_error[place]), sampled[place]) for place in report.first_terms if sampled]
     smaller = [is_smaller(noise, error) for noise, error in first if error is not None]
     if not smaller:
-        return _sure(report, "± one standard error of the noise added for privacy.")
+        return _sure(report, "The standard errors are those of the noise added for privacy.")
     if report.only_means:
-        return _sure(report, f"± noise for privacy; it is {where_smaller(smaller, 'estimates')}.")
-    return many_estimates(smaller, "first estimates", "Each has its ± and both intervals in the tables below.")
+        return _sure(report, f"The standard errors are those of the noise. Noise is {where_smaller(smaller, 'estimates')}.")
+    return many_estimates(smaller, "first estimates", "Each has its standard error and both intervals in the tables below.")
 
 
 def _sure(report: StudyReport, note: str) -> SummaryCard:
@@ -182,7 +182,7 @@ def _answer_heads(report: StudyReport) -> dict[str, str]:
     heads = {
         "name": "column" if report.only_means else "statistic",
         "estimate": f"{_adjective(report)}{noun}",
-        "error": "± standard error",
+        "error": "standard error",
         "of_noise": "95 % for the noise",
     }
     if report.population is not None:
@@ -217,7 +217,7 @@ def _answer_row(report: StudyReport, index: int) -> dict[str, str]:
 def _distance(difference: float, error: float) -> str:
     if not math.isfinite(difference) or math.isnan(error):
         return readable.UNKNOWN
-    return f"{readable.fixed(difference / error, 1, sign=True)} s.e." if error > 0 else "no noise"
+    return f"{readable.fixed(difference / error, 1, sign=True)} standard errors" if error > 0 else "no noise"
 
 
 def _adjective(report: StudyReport) -> str:
@@ -231,7 +231,7 @@ def _nouns(report: StudyReport) -> tuple[str, str]:
 def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     if len(rows) == 1:
         estimated = f"mean of {rows[0]['name']}" if report.only_means else f"{rows[0]['name']}"
-        return f"The {_adjective(report)}{estimated} is {rows[0]['estimate']} ± {rows[0]['error']}"
+        return f"The {_adjective(report)}{estimated} is {rows[0]['estimate']} (standard error {rows[0]['error']})"
     first, nouns = report.first_terms, _nouns(report)[1]
     nouns = nouns if len(first) == len(rows) else f"first {nouns}"
     estimate, error = report.estimate[first], report.standard_error[first]

@@ -51,7 +51,7 @@ class SimulationResult(Tabular):
     failures: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        mse = f"mse {self.mse:.4g} +- {self.mse_standard_error:.2g}, predicted {self.prediction:.4g}"
+        mse = f"mse {self.mse:.4g} (standard error {self.mse_standard_error:.2g}), predicted {self.prediction:.4g}"
         return f"SimulationResult({self.plan.protocol.name}, {self.runs} runs, {mse})"
 
     def rows(self) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def _about(number: float, error: float) -> str:
     """A number of records, with the standard error of its noise where it has one."""
     if math.isnan(number):
         return "an unknown number of"
-    return f"{number:,.0f}" if error == 0 else f"about {number:,.0f} (± {error:.2g})"
+    return f"{number:,.0f}" if error == 0 else f"about {number:,.0f} (standard error {error:.2g})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,6 +26,8 @@ from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
 
 NOT_REACHED = "not reached"
+# The head of a column of standard errors.
+NOISE_ERROR = "standard error of noise"
 # Flags of terms that have no estimate but an informative interval.
 _BOUNDED = (FEW, "not-reached", "no-variance")
 # The least standard error whose first two digits are whole.
@@ -166,7 +168,7 @@ def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
         "term": [term.term for term in terms] if any(term.term for term in terms) else [],
         "estimate": [cell.estimate for cell in cells],
         "95 %": [cell.interval for cell in cells] if any(cell.interval != UNKNOWN for cell in cells) else [],
-        "± noise": [cell.noise_error for cell in cells],
+        NOISE_ERROR: [cell.noise_error for cell in cells],
         "p": [cell.p for cell in cells],
         "n": [cell.n for cell in cells],
         "flags": [", ".join(term.flags) for term in terms],
@@ -206,7 +208,7 @@ def who_is_counted(document: Mapping[str, Any], counted: str = "records") -> str
         return ""
     present, missing = complete["present"], complete["missing"]
     error, other_error = complete["standard_error_present"] or 0.0, complete["standard_error_missing"] or 0.0
-    number, noise = _rounded(present, error), f" (noise ± {error_text(error)})" if error else ""
+    number, noise = _rounded(present, error), f" (standard error {error_text(error)})" if error else ""
     if "outside" not in complete:
         # Of a public number both errors are the same one.
         every = "" if missing is None else f" of {_rounded(present + missing, abs(other_error - error) > _ROUNDING * error)}"
@@ -385,7 +387,7 @@ class TidyTerms(TableFile):
 def lines_of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """The lines of a terminal: each statistic, and its terms below it; one that is a number has a line with it."""
     has_truth = any("true_value" in statistic for statistic in documents)
-    heads = ["estimate", "± noise", "95 % interval", "95 % for the noise"]
+    heads = ["estimate", NOISE_ERROR, "95 % interval", "95 % for the noise"]
     rows = [["", *heads, *(["without noise"] if has_truth else [])]]
     for document in documents:
         name, (terms, hidden) = str(document["name"]), together(terms_of(document))

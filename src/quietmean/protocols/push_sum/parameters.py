@@ -330,8 +330,8 @@ class PushSumParameters(Configured):
         """Raises :class:`InputError` for an injection with which whole numbers prove nothing."""
         if not self.injections.portions:
             raise InputError(
-                "injection is not a whole (c, Z) of determinant +-1, which discrete noise needs. Choose early or incremental, or "
-                "noise = insecure-float64."
+                "injection is not a whole (c, Z) of determinant 1 or -1, which discrete noise needs. Choose early or "
+                "incremental, or noise = insecure-float64."
             )
 
     def numbers(self) -> Numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from quietmean.core.readable import error_text, fixed
+from quietmean.core.readable import either_side, error_text, fixed, for_terminal
 from quietmean.statistics.tidy import Interval, Term
 
 
@@ -23,9 +23,9 @@ def about_intervals(terms: Sequence[Term]) -> Iterator[str]:
     if not any(_half(term.noise) for term in sampled):
         yield f"The interval{'s cover' if len(sampled) > 1 else ' covers'} sampling. No privacy noise was added."
     elif len(sampled) == 1:
-        half = _half(sampled[0].noise)
+        half = for_terminal(either_side(error_text(_half(sampled[0].noise))))
         days = " days" if sampled[0].since else ""
-        yield f"The interval covers sampling and the privacy noise (noise alone: +-{error_text(half)}{days})."
+        yield f"The interval covers sampling and the privacy noise (noise alone: {half}{days})."
     else:
         parts = [_half(term.noise) / _half(term.population) for term in sampled]
         low, high = (fixed(100 * part, 0) for part in (min(parts), max(parts)))

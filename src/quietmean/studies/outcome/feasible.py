@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.errors import InputError, named
-from quietmean.core.readable import bound_text, percent_text
+from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text
 from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
@@ -72,8 +72,8 @@ class Needed:
     @property
     def clause(self) -> str:
         """What is needed beside the planned interval, in short."""
-        half = f"{self.goal / 2:.6g}"
-        goal = f"a width of {self.goal:g} (+-{half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
+        half = for_terminal(either_side(f"{self.goal / 2:.6g}"))
+        goal = f"a width of {self.goal:g} ({half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
         if self.reason:
             return f"no {self.what}, {self.reason}"
         ways = [] if self.records is None else [f"{self._enough:,.0f} {self.counted}"]
@@ -166,14 +166,14 @@ class Forecast:
             own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
             flagged = [f"flagged or hidden in {percent_text(term.flagged)} of studies"] if term.flagged >= _WORTH_SAYING else []
             power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
-            interval = f"interval +-{bound_text(term.usual_width / 2)}{noise}{typical}"
+            interval = f"interval {for_terminal(either_side(bound_text(term.usual_width / 2)))}{noise}{typical}"
             lines.append(f"{term.statistic.text}{of_term}: {'; '.join([interval, *own, *power, *flagged])}")
         return lines
 
     def shortly(self) -> list[str]:
         """Return how far the noise moves each statistic, half the width of its 95 % interval, in a few words."""
         return [
-            f"{term.statistic.text} " + ("hidden by noise" if term.hopeless else f"+-{_half(term.noise)} (noise)")
+            f"{term.statistic.text} " + ("hidden by noise" if term.hopeless else f"{_half(term.noise)} (noise)")
             for term in self.expected
         ]
 
@@ -307,7 +307,8 @@ def _depends_on_spread(term: Expected) -> bool:
 
 def _half(pair: tuple[float, float]) -> str:
     low, high = (f"{end / 2:.2g}" for end in pair)
-    return low if low == high else f"{low} to {high}"
+    half = low if low == high else f"{low} to {high}"
+    return for_terminal(either_side(half))
 
 
 def _range(pair: tuple[float, float]) -> str:

@@ -21,6 +21,7 @@ from quietmean.core.readable import (
     bound_text,
     chained,
     delta_shown,
+    either_side,
     epsilon_shown,
     error_text,
     facts_that_hold,
@@ -33,7 +34,7 @@ from quietmean.core.readable import (
     some_of,
 )
 from quietmean.planning.influence import Checked
-from quietmean.statistics.estimate import number_of
+from quietmean.statistics.estimate import Z, number_of
 from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
@@ -389,16 +390,17 @@ def _cells(term: Term) -> list[str]:
 
 
 def _n(term: Term) -> str:
-    """Write of how many records a term is: an estimate with its error where noise is in it."""
+    """Write of how many records a term is: where noise is in it, with half of the 95 % interval."""
     if math.isnan(term.n):
         return ""
     known = math.isfinite(term.n_error) and term.n_error > 0
-    return for_terminal(about_text(fixed(term.n, 0), term.n_error) + (f" (+-{_whole(term.n_error)})" if known else ""))
+    half = f" ({either_side(_whole(Z * term.n_error))})" if known else ""
+    return for_terminal(f"{about_text(fixed(term.n, 0), term.n_error)}{half}")
 
 
-def _whole(error: float) -> str:
-    """The standard error of a number of records."""
-    return fixed(error, 0) if error >= 1 else error_text(error)
+def _whole(half: float) -> str:
+    """Half of the interval of a number of records."""
+    return fixed(half, 0) if half >= 1 else error_text(half)
 
 
 def privacy_of(end: Ended) -> str:

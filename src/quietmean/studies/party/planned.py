@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.output import TableFile
-from quietmean.core.readable import UNKNOWN, count_of, delta_shown, epsilon_shown, epsilon_text, percent_text, plain
+from quietmean.core.readable import UNKNOWN, count_of, delta_shown, either_side, epsilon_shown, epsilon_text, percent_text, plain
 from quietmean.core.schema import MOST
 from quietmean.core.tables import Kinds, table_html, table_text
 from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
@@ -255,7 +255,7 @@ def _printed_row(expected: Expected) -> dict[str, str]:
 
 def _either_side(widths: tuple[float, float]) -> str:
     """Half of a width, or of the narrowest and the widest, on each side of the estimate."""
-    halves = dict.fromkeys(f"± {plain(width / 2, 2)}" for width in widths if not math.isnan(width))
+    halves = dict.fromkeys(either_side(plain(width / 2, 2)) for width in widths if not math.isnan(width))
     return " to ".join(halves) or UNKNOWN
 
 

@@ -165,7 +165,7 @@ def _crossed(
         texts = [_of_row(term, sum(present) if MISSING not in (row, column) else 0.0) for column, term in cells.items()]
         lines.append(Line((row, *texts), footnotes.about([term.term for term in cells.values()])))
     noise = max((term.noise_error for term in by_term.values() if term.of_records), default=0.0)
-    counts_are = f"; a count is about so many (noise ± {error_text(noise)})" if 0 < noise < math.inf else ""
+    counts_are = f"; a count is about so many (standard error of noise {error_text(noise)})" if 0 < noise < math.inf else ""
     below = f"n (percentage of the row's present values){counts_are}."
     return ResultTable.of(document["name"], ("", *columns), lines, footnotes.all, [below, *notes]), [
         term for name, term in by_term.items() if name not in counts
