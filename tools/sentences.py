@@ -54,6 +54,10 @@ IMPERATIVES = re.compile(
     r"|move|name|number|plan|protect|put|raise|read|remove|rename|repair|reserve|restore|return|round|run|save|say|scale|seal|see"
     r"|send|set|show|sort|split|start|state|stay|stop|take|tell|try|uninstall|unpack|use|wait|write"
 )
+# What to do is a sentence of its own, but behind a label of one word. "round 3 of 7", "send until" and "lower v" are no commands.
+_BEHIND_A_COLON = re.compile(
+    rf"\s\S+[:;]\s(?!round\b)(?:{IMPERATIVES.pattern.removeprefix('(?i)')})\b(?=[\s.,'\"])(?! (?:of|until|v)\b)"
+)
 _WORD = re.compile(r"[^\W_][\w'’.-]*")
 
 
@@ -77,7 +81,8 @@ class Sentence:
     @property
     def alarms(self) -> list[str]:
         """Names of the phrases to avoid that it holds."""
-        return [name for name, pattern in AVOID.items() if pattern.search(self.text)]
+        printed = {"remedy behind a colon": _BEHIND_A_COLON} if self.place.startswith("src/") else {}
+        return [name for name, pattern in (AVOID | printed).items() if pattern.search(self.text)]
 
 
 def split(paragraph: str, place: str) -> Iterator[Sentence]:

@@ -383,7 +383,7 @@ async def test_an_older_version_on_either_side_is_named() -> None:
     async def as_before(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frame, _, _ = await read_frame(reader, Limits.before_welcome())
         seen.append(frame)
-        writer.write(encode_frame(Refused("version differs: 11 there, 10 here: install the same version of quietmean")))
+        writer.write(encode_frame(Refused("its version differs, 11 there and 10 here. Install the same version of quietmean")))
         await writer.drain()
         writer.close()
 

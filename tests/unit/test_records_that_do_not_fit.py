@@ -35,14 +35,14 @@ CASES = {
     "backslashes before marks": Case(
         'arm,note,age\na,"say \\"hi, there\\"",61\nb,x,62\n',
         "1 record has more cells than the heading, which has 3 names (line 2). It counts as missing.",
-        "1 record of these has a backslash before a quotation mark: write two marks instead.",
+        "1 record of these has a backslash before a quotation mark. Write two marks instead.",
         TWO,
         'arm,note,age\na,"say ""hi, there""",61\nb,x,62\n',
     ),
     "single marks": Case(
         "arm,note,age\na,'a,b',61\nb,x,62\n",
         "1 record has more cells than the heading, which has 3 names (line 2).",
-        "1 record of these has a single quotation mark before a cell: write a double one.",
+        "1 record of these has a single quotation mark before a cell. Write a double one.",
         TWO,
         'arm,note,age\na,"a,b",61\nb,x,62\n',
     ),

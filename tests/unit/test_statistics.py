@@ -174,7 +174,7 @@ def test_of_no_records_at_all_nothing_is_known() -> None:
     for answer in workload.decode(nothing.vector, 0.5, nothing.weight):
         assert np.isnan(answer.estimates.value).all()
         assert answer.records == 0
-        assert answer.estimates.flags[0].message == "No party has a record of this: nothing is known."
+        assert answer.estimates.flags[0].message == "No party has a record of this. Nothing is known."
 
 
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)])

@@ -277,7 +277,7 @@ class CheckScreen:
 
     def _what_next(self) -> Iterator[str]:
         if not self.passed:
-            yield "Next: mend what is marked NO, then check again"
+            yield "Next: correct what is marked NO, then check again"
             return
         missing = [name for name, _, peer in self.peers if not peer.ready]
         every = "all others are ready" if self.peers else "everything is in order here"
@@ -350,7 +350,7 @@ def show_before_yes(data: str | Path, columns: Columns) -> None:
         return
     show_preview(preview, details=True)
     if preview.proposed:
-        out.print(f"{proposal(preview)}: see quietmean site data {quote(printable(Location.of(data).path.name))} STUDY")
+        out.print(f"{proposal(preview)}. To see why: quietmean site data {quote(printable(Location.of(data).path.name))} STUDY")
 
 
 def proposal(preview: Preview) -> str:

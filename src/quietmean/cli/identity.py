@@ -88,8 +88,8 @@ def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
 def kept(key: Path) -> list[str]:
     """Say what to do with the two files of a new identity."""
     return [
-        f"Private   {key}: keep it here, and show it to nobody.",
-        f"Revoke    {_revocation_path(key)}: it refuses a stolen key. Keep it elsewhere.",
+        f"Private   {key}: this file stays here. Show it to nobody.",
+        f"Revoke    {_revocation_path(key)}: this file refuses a stolen key. Keep it elsewhere.",
     ]
 
 

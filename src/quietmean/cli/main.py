@@ -53,7 +53,7 @@ class Extension:
     def purpose(self) -> str:
         """One line for the list of commands, from the distribution's metadata: the command itself is not imported."""
         if len(self.claims) > 1:
-            return f"Claimed by {_owners(self.claims)}: uninstall all but one."
+            return f"Claimed by {_owners(self.claims)}. Uninstall all but one."
         owner = self.claims[0].dist
         if owner is None or "Summary" not in owner.metadata:
             return f"From {_owners(self.claims)}."

@@ -305,7 +305,7 @@ def shown(text: object) -> str:
 WRONG_WORDS = "These are not all words of the study. Compare them with another party. Tick each word that you heard."
 WRONG_ANSWER = "Type exactly the words that stand above this field."
 NO_ACCOUNT = "Type the data set's name in the budget."
-NO_DAY = "This is not a date: write it as 2030-12-31."
+NO_DAY = "This is not a date. Write it as 2030-12-31."
 # All of them, for who translates.
 SENTENCES = (WRONG_WORDS, WRONG_ANSWER, NO_ACCOUNT, NO_DAY)
 

@@ -103,7 +103,7 @@ class Drop:
         """Acknowledge a contribution once it is durable; a second one of its contributor is shown the receipt of the first."""
         try:
             if not self._bucket.take():
-                raise RefusedError(429, "the drop has too much to do: send it again in a minute")
+                raise RefusedError(429, "the drop has too much to do. Send the contribution again in a minute")
             size = self._size(request)
             async with self._bodies:
                 return await self._answer(await self._body(request, size))
@@ -114,9 +114,11 @@ class Drop:
     def _size(self, request: Request) -> int:
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or len(length) > 12:
-            raise RefusedError(411, "a contribution comes with its length: send the file as it is")
+            raise RefusedError(411, "the contribution does not say its length. Send the file as it is")
         if int(length) > self._largest:
-            raise RefusedError(413, "it is larger than any contribution to this study")
+            raise RefusedError(
+                413, "the contribution is larger than any to this study. Make it again, and send the file as it is"
+            )
         return int(length)
 
     async def _body(self, request: Request, size: int) -> bytes:
@@ -126,11 +128,11 @@ class Drop:
                 async for piece in request.stream():
                     content += piece
                     if len(content) > size:
-                        raise RefusedError(413, "it is larger than it says")
+                        raise RefusedError(413, "the contribution is larger than it says. Send the file as it is")
         except TimeoutError:
-            raise RefusedError(408, "it came too slowly: send it again") from None
+            raise RefusedError(408, "the contribution came too slowly. Send it again") from None
         except ClientDisconnect:
-            raise RefusedError(400, "it is cut off") from None
+            raise RefusedError(400, "the contribution is cut off. Send it again") from None
         return bytes(content)
 
     async def _answer(self, raw: bytes) -> Response:
@@ -155,7 +157,9 @@ class Drop:
         try:
             answer = await done
         except OSError:
-            raise RefusedError(503, "the drop's disk is full or fails, and nothing was taken: send it again later") from None
+            raise RefusedError(
+                503, "the drop's disk is full or fails, and nothing was taken. Send the contribution again later"
+            ) from None
         if isinstance(answer, ContributionError):
             raise RefusedError(403, str(answer))
         return answer

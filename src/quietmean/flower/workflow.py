@@ -168,7 +168,7 @@ def quietmean_mod(message: Any, context: Any, call_next: ClientApp) -> Any:
     except InputError as error:
         raw = write(ClientAnswer(refused=str(error)))
     except Exception as error:  # Its text may hold values: Flower would send it to the server.
-        raw = write(ClientAnswer(refused=f"the client's app failed ({type(error).__name__}): look into it on that machine"))
+        raw = write(ClientAnswer(refused=f"the client's app failed ({type(error).__name__}). See its log on that machine"))
     flwr = _flwr()
     return flwr.Message(flwr.RecordDict({RECORD: flwr.ConfigRecord({FIELD: raw})}), reply_to=message)
 

@@ -372,7 +372,7 @@ def _diagnosis(error: Exception) -> tuple[Key, str]:
         case TimeoutError():
             return "unknown", "it does not answer: is the address right, and the way through all firewalls open?"
         case socket.gaierror():
-            return "unknown", "its address is not known here: mend the host name in the roster"
+            return "unknown", "its address is not known here. Mend the host name in the roster"
         case RelayError():
             return "unknown", str(error)
         case ssl.SSLError() | EOFError() | ConnectionResetError():

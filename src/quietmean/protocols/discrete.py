@@ -85,7 +85,7 @@ class DiscreteNoise(Configured, ABC):
         super().__init_subclass__(**keywords)
         traits = cls.__dict__.get("TRAITS")
         if traits is not None and traits.inputs is Traits.inputs:
-            raise TypeError(f"{cls.__name__} has discrete noise but nothing checks its values: add inputs=ON_GRID to its TRAITS")
+            raise TypeError(f"{cls.__name__} has discrete noise but nothing checks its values. Add inputs=ON_GRID to its TRAITS")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -192,7 +192,7 @@ class OfficerPage:
         if promised is not None and math.isinf(promised.mu):
             return {"kept": False, "text": "Nothing bounded the loss before the start; what happened turned out to be bounded."}
         if promised is not None and spent > self.privacy.terms.epsilon_promised(promised) * (1 + _ROUNDING):
-            return {"kept": False, "text": "This execution cost more than was promised: stop, and have it looked at."}
+            return {"kept": False, "text": "This execution cost more than was promised. Stop, and have it looked at."}
         target = math.inf if self.stated.target is None else self.stated.target * (1 + _ROUNDING)
         if spent > target:
             return {"kept": False, "text": "This execution cost more than the target, though not more than was promised."}

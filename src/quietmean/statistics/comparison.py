@@ -130,7 +130,7 @@ def extent(arms: list[str], all_bins: Curves, used: Curves) -> dict[str, Any]:
 def too_few_bins(subject: str) -> str:
     """Why arms are not compared."""
     return (
-        f"{subject} needs {LEAST_BINS} bins or more, or one for each whole number, to know how much the bins leave open: choose "
+        f"{subject} needs {LEAST_BINS} bins or more, or one for each whole number, to know how much the bins leave open. Choose "
         f"bins={LEAST_BINS} or more edges"
     )
 
@@ -218,7 +218,7 @@ def ends_of(curve: Curve, arm: str, groups: Sequence[str], read_off: Sequence[st
     if count < len(times):
         end = f"{times[count - 1]:g}" if count else "the start"
         hidden = (*(f"{group} {time:g}" for group in groups for time in times[count:]), *(() if curve.usable else read_off))
-        text = f"too few at risk for the noise after {end}, the curve ends there"
+        text = f"after {end} too few are at risk for the noise. The curve ends there"
         flags.append(Flag.shared(CUT, f"arm {arm}", text, hidden))
     near = curve.bins.ends[curve.near].tolist()
     if near:

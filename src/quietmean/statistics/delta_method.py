@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.estimate import ANYTHING, HALF_A_RECORD, Estimate, Flag, Interval, least_count, most_of
+from quietmean.statistics.estimate import ANYTHING, ASK_FOR_MORE, HALF_A_RECORD, Estimate, Flag, Interval, least_count, most_of
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, Moments, Vertex
 from quietmean.statistics.features.block import LEAST_PRESENT
@@ -150,7 +150,7 @@ def multinomial(gradient: Array, counts: Array) -> float:
     return max(float(counts @ gradient**2) - float(counts @ gradient) ** 2 / total, 0.0) if total > 0 else 0.0
 
 
-NOTHING_PRESENT = Flag("nothing-present", "too few records for the noise: nothing is known about them; ask for a larger epsilon")
+NOTHING_PRESENT = Flag("nothing-present", f"the records are too few for the noise. {ASK_FOR_MORE}")
 _PAIR = 2
 
 
@@ -369,12 +369,16 @@ class KnownLevels:
                 upper = most_of(*counts[index], released.weight)
                 prefix = f"{column.name}: fewer than {upper:,.0f} records have the level {level}"
                 if index:
-                    flags.append(Flag(LEFT_OUT, f"{prefix}, too few for the noise: no coefficient", (names[index - 1],), upper))
+                    flags.append(
+                        Flag(LEFT_OUT, f"{prefix}, too few for the noise. It has no coefficient", (names[index - 1],), upper)
+                    )
                 elif stay:
-                    others = f"coefficients are against {column.categories[visible[0]]}"
-                    flags.append(Flag(LEFT_OUT, f"{prefix}, which others are compared with: {others}", names, upper))
+                    others = f"Others are compared with {column.categories[visible[0]]} instead"
+                    flags.append(Flag(LEFT_OUT, f"{prefix}, too few for the noise. {others}", names, upper))
                 else:
-                    flags.append(Flag(LEFT_OUT, f"{prefix}, which others are compared with: no coefficient", names, upper))
+                    flags.append(
+                        Flag(LEFT_OUT, f"{prefix}, too few to compare others with. None has a coefficient", names, upper)
+                    )
         return cls(tuple(kept), tuple(flags))
 
     def completed(self, estimates: Estimates, terms: Sequence[str]) -> Estimates:

@@ -17,6 +17,9 @@ LEVEL = 0.95
 Z = 1.959963984540054
 # The most subjects of a flag that are named.
 _MOST_NAMED = 3
+# What may show more, also where records lack a value.
+ASK_FOR_MORE = "Ask for a larger epsilon or more records"
+TOO_FEW_COMPLETE = f"the complete records are too few for the noise. {ASK_FOR_MORE}"
 # Codes of flags: not all records of an answer count alike; nothing that was released tells a term, whatever the noise.
 IN_PART, NOT_TOLD = "in-part", "not-told"
 
@@ -77,8 +80,8 @@ def in_part(parts: Collection[float], parties: int) -> Flag:
     by = highest if lowest == highest else f"{lowest.removesuffix(' %')} to {highest}"
     counted_parties = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
     text = (
-        f"not all records count alike, as a party left in mid-run: {counted_parties} by {by}; no interval says how far that is "
-        "from whole records: where it matters, ask once more"
+        f"not all records count alike, as a party left in mid-run. {counted_parties} by {by}. No "
+        "interval says how far that is from whole records. Where it matters, ask once more"
     )
     return Flag(IN_PART, text)
 
@@ -138,7 +141,7 @@ def number_of(raw: Any) -> float:
 
 # Above this many times a threshold, chance hardly decides whether a number is shown.
 _CLEAR = 1.5
-NEAR_TEXT = "only just above the noise, and hidden: what is shown there is shown by chance, and lies too far out on average"
+NEAR_TEXT = "only just above the noise, and so hidden. What chance shows there lies too far out on average"
 CHI_SQUARED = "chi-squared"
 # Without noise, nothing below is a number of records.
 HALF_A_RECORD = 0.5
@@ -231,7 +234,7 @@ def few(subject: str, estimate: float, error: float, upper: float, terms: tuple[
     if estimate >= 2 * error:
         return []
     limit = max(math.ceil(upper), 1)
-    return [Flag(FEW, f"{subject}: fewer than {limit:,}, the noise hides how many", terms, float(limit))]
+    return [Flag(FEW, f"{subject}: fewer than {limit:,}. The noise hides how many", terms, float(limit))]
 
 
 def most_of(count: float, error: float, records: float = math.inf) -> int:

@@ -15,7 +15,7 @@ from quietmean.core.lazy import optimize
 from quietmean.core.output import TableFile
 from quietmean.core.readable import some_of
 from quietmean.core.tables import Kinds, Tabular
-from quietmean.statistics.estimate import HIDING, LEVEL, WHOLE, Estimate, Flag, HypothesisTest, Interval, Z, known
+from quietmean.statistics.estimate import ASK_FOR_MORE, HIDING, LEVEL, WHOLE, Estimate, Flag, HypothesisTest, Interval, Z, known
 
 # An interval is flagged if bins are known to account for more than this part of it.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
@@ -103,8 +103,7 @@ class Estimates(TableFile):
     @classmethod
     def nothing_present(cls, subject: str, limits: Mapping[str, Interval], headline: tuple[str, ...] = ()) -> Self:
         """Where noise hides whether anything is present, nothing is known, but between which ``limits`` each term is."""
-        remedy = "ask for a larger epsilon or more records"
-        text = f"{subject} has too few values for its noise: nothing is known about them; {remedy}"
+        text = f"{subject} has too few values for its noise. {ASK_FOR_MORE}"
         entries = tuple(Estimate.unknown(*item) for item in limits.items())
         return cls(entries, flags=(Flag("nothing-present", text),), headline=headline, reason=text)
 

@@ -22,7 +22,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import moments_of
 from quietmean.statistics.delta_method import Estimated, Function, Smooth, smooth
-from quietmean.statistics.estimate import Flag, Interval, near_threshold
+from quietmean.statistics.estimate import ASK_FOR_MORE, TOO_FEW_COMPLETE, Flag, Interval, near_threshold
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.scenario import SyntheticRecords
@@ -154,7 +154,7 @@ def of_correlation(means: Means) -> NDArray[Any]:
 _ORDERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 _NUDGE = 1e-7
 _RELATION = 0.5
-NOTHING = Flag("nothing-present", "too few complete records for the noise: nothing is known about them; ask for a larger epsilon")
+NOTHING = Flag("nothing-present", TOO_FEW_COMPLETE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,6 +317,5 @@ def about_spread(ratio: float, terms: tuple[str, ...]) -> tuple[Flag, ...]:
     """What is said of terms that need a variance which is so many times what the noise hides."""
     if ratio > 1:
         return tuple(near_threshold("how far both columns differ between records", ratio, terms))
-    return (
-        Flag("no-variance", "the noise hides how far both columns differ between records: nothing that needs it is known", terms),
-    )
+    text = f"the noise hides how far both columns differ between records. {ASK_FOR_MORE}"
+    return (Flag("no-variance", text, terms),)

@@ -35,7 +35,7 @@ FIXED, RANDOM = "fixed", "random"
 # The level at which Cochran's test says that sites differ.
 _DIFFERENT = 0.05
 METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
-SEEN = "the result shows each site's own estimate, to everybody who sees the result: sites must agree to that"
+SEEN = "the result shows each site's own estimate, to everybody who sees the result. Sites must agree to that"
 # From so many sites on, the interval holds in 93 % where the sites' values are exponential.
 ENOUGH_SITES = 40
 _MOST_STEPS, _CLOSE, _ROUNDING = 200, 1e-14, 1e-12
@@ -150,9 +150,7 @@ class Pooled:
         ]
         flags = few_sites(self.sites, (RANDOM,))
         if self.test.p_value < _DIFFERENT:
-            text = (
-                f"sites differ by more than chance: the fixed {subject} is one of these sites only, and its interval of no others"
-            )
+            text = f"sites differ by more than chance. The fixed {subject} and its interval hold for these sites only"
             flags.append(Flag("heterogeneous", text, (FIXED,)))
         return entries, {"tau_squared": self.between, "i_squared": self.i_squared, "sites": self.sites}, flags
 
@@ -176,7 +174,7 @@ def in_common(
     flags = [Flag("sites-seen", SEEN)]
     flags += [lost(entry.term) for entry, site in zip(entries, sites, strict=True) if not site.known]
     if len(known) < 2:
-        flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
+        flags.append(Flag("one-site", "the noise leaves fewer than two sites. Nothing is known of what they have in common"))
         unknown = [term.unknown for term in terms]
         return Estimates.of([*entries, *unknown], flags=flags, headline=(RANDOM,), summary=about or {}, method=method)
     values = np.array([[sites[place].value, sites[place].noise + sites[place].sampling] for place in known]).T
@@ -229,10 +227,14 @@ class AcrossSites:
         known_sites = [site for site in sites if site.known]
         prefix = f"{term}: " if term else ""
         if lost:
-            text = f"{prefix}noise hides site {', '.join(lost)}, or all is the same there: left out of what sites have in common"
+            text = (
+                f"{prefix}noise hides site {', '.join(lost)}, or all is the same there. What sites have in common leaves it out"
+            )
             self.flags.append(Flag("group-left-out", text, (term,)))
         if len(known_sites) < 2:
-            self.flags.append(Flag("one-site", f"{prefix}fewer than two sites are known: nothing is said about others", (term,)))
+            self.flags.append(
+                Flag("one-site", f"{prefix}the noise leaves fewer than two sites. Nothing is known of others", (term,))
+            )
             self.rows.append(Estimate.unknown(term, (0.0, math.inf) if ratio else limits))
             return
         self.flags.extend(few_sites(len(known_sites), (term,), term))

@@ -261,7 +261,7 @@ class DeclaredStatistic:
         terms = tuple(term for term, depends in zip(estimates.terms, moved.tolist(), strict=True) if depends)
         if not terms:
             return estimates
-        text = "records outside the condition look like missing ones here: count with the same condition tells how many"
+        text = "records outside the condition look like missing ones here. To know how many, count with the same condition"
         return estimates.without(
             terms, Flag.shared(NOT_TOLD, some_of([term or self.statistic.text for term in terms], 3), text, terms)
         )

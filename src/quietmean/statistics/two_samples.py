@@ -166,7 +166,9 @@ def difference_of_means(
     variance = sum(part * each.variance for part, each in zip(parts, pair, strict=True))
     noise_of_it = sum(part**2 * each.noise_of_variance for part, each in zip(parts, pair, strict=True))
     if variance <= _LEAST_VARIANCE * math.sqrt(noise_of_it):
-        flags.append(Flag("no-variance", f"{column.name}: the noise hides its variance, no standardised difference", (term,)))
+        flags.append(
+            Flag("no-variance", f"{column.name}: the noise hides the variance. No standardised difference is known", (term,))
+        )
         return Estimate.unknown(term)
     if noise_of_it > 0:
         ratio = variance / (_LEAST_VARIANCE * math.sqrt(noise_of_it))
@@ -191,7 +193,7 @@ def difference_of_levels(column: Column, cells: Array, covariance: Array, flags:
     nothing = Estimate.unknown(column.name, (-math.inf if signed else 0.0, math.inf))
     flag = Flag(
         "no-difference",
-        f"{column.name}: noise hides how levels differ between the groups: no standardised difference",
+        f"{column.name}: the noise hides how levels differ between the groups. No standardised difference is known",
         (about,),
     )
     if groups < 2 or levels < 2:

@@ -33,10 +33,12 @@ from quietmean.statistics.statistic import (
 )
 from quietmean.statistics.subgroups import DeclaredStatistic
 
-NOBODYS = Flag("nothing-present", "No party has a record of this: nothing is known.")
+NOBODYS = Flag("nothing-present", "No party has a record of this. Nothing is known.")
 # Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
-_UNTESTED = Flag("untested", "no test, as the rows of one person are not independent: with rows first or last there is one")
+_UNTESTED = Flag(
+    "untested", "the rows of one person depend on each other, so nothing is tested. Choose rows first or last for a test"
+)
 _DEPENDENT = "the rows of one person are not independent, so nothing is said about a population"
 
 
@@ -429,7 +431,7 @@ def _since(statistic: Statistic, estimates: Estimates, columns: Columns) -> tupl
 
 def _imputed(column: Column, terms: tuple[str, ...]) -> Flag:
     text = (
-        f"missing cells of {column.name} count as the middle of its bounds, {column.centre:g}: to count those that are present "
+        f"missing cells of {column.name} count as the middle of its bounds, {column.centre:g}. To count those that are present "
         'only, let the column have missing = "indicator"'
     )
     return Flag("filled-in", text, terms)

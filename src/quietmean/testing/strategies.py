@@ -47,7 +47,7 @@ def documents(kind: type[Configured], parties: int = 9) -> st.SearchStrategy[dic
         if parameter.read is None:
             (always if needed else sometimes)[parameter.key] = _values(parameter, parties)
         elif needed:
-            raise LookupError(f"field {name!r} reads JSON in its own way and has no default: give a strategy of the whole object")
+            raise LookupError(f"field {name!r} reads JSON in its own way and has no default. Give a strategy of the whole object")
     return st.fixed_dictionaries(always, optional=sometimes)
 
 

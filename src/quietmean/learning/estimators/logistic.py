@@ -26,11 +26,11 @@ from quietmean.statistics import Column
 GRADIENT, NEWTON = "gradient", "newton"
 # Why coefficients have neither standard errors nor intervals, of records and of whole parties.
 _NO_INFORMATION = (
-    "rounds of gradients release no information of the coefficients: of two classes solver='newton' has standard errors and "
-    "intervals, of more fit one class against another"
+    "rounds of gradients release no information of the coefficients. For standard errors and intervals of two classes, choose "
+    "solver='newton'. Of more classes, fit one against another"
 )
 _NO_INFORMATION_OF_PARTIES = (
-    "averages of what whole parties fit by themselves release no information of the coefficients: protect records with "
+    "averages of what whole parties fit by themselves release no information of the coefficients. Protect records with "
     "solver='newton'"
 )
 

@@ -351,9 +351,9 @@ class Listener:
         if not isinstance(frame, Hello):
             return "no greeting came first"
         if frame.version != VERSION:
-            return f"version differs: {frame.version} there, {VERSION} here: install the same version of quietmean"
+            return f"its version differs, {frame.version} there and {VERSION} here. Install the same version of quietmean"
         if frame.party != party:
-            return f"it claims to be party {frame.party}, but its key is party {party}'s: compare the roster files"
+            return f"it claims to be party {frame.party}, but its key is party {party}'s. Compare the roster files"
         if self._handle is None:
             self._asked(party)
             return ONLY_CHECKS

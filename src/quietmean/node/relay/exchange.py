@@ -94,13 +94,13 @@ class RelayExchange:
     def _require_identity(self, connection: RelayConnection, proof: Proof) -> None:
         # The signature last: verifying it costs far more than the other checks.
         if _host(proof.relay) not in (self._names or {_host(connection.host)}):
-            raise PeerError("this relay has another name than the one it was called by: tell its operator (--name)")
+            raise PeerError("this relay has another name than the one it was called by. Tell its operator to set it by --name")
         if proof.role != "call" and proof.label != Group(proof.group).label(proof.key):
-            raise PeerError("this name at the relay belongs to another key")
+            raise PeerError("this name at the relay belongs to another key. Use the key that you joined the study with")
         if not self._admission.admits(proof.group, proof.key):
-            raise PeerError("this relay does not serve your key in this study: ask its operator to admit the sealed study")
+            raise PeerError("this relay does not serve your key in this study. Ask its operator to admit the sealed study")
         if not is_proved(proof, connection.nonce):
-            raise PeerError("the signature is not that of the key")
+            raise PeerError("the relay could not verify the signature by your key. Use the key that you joined the study with")
 
     # --- being called --------------------------------------------------------------------------------------------------
 

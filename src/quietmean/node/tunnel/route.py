@@ -172,7 +172,7 @@ class RelayAccess:
                 return (
                     closed
                     if self._tls
-                    else f"{closed}; at a loopback address parties speak no TLS: start it without --certificate"
+                    else f"{closed}. At a loopback address parties speak no TLS. Start the relay without --certificate"
                 )
 
 

@@ -312,7 +312,7 @@ async def _ask(connected: socket.socket, proxy: WebProxy, target: str) -> None:
     status = answer.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     code = status[1] if len(status) > 1 else ""
     if code == "407":
-        raise ConnectionError(f"the proxy {proxy.name} wants another login: write it in HTTPS_PROXY (Basic only)")
+        raise ConnectionError(f"the proxy {proxy.name} wants another login. Write it in HTTPS_PROXY (Basic only)")
     if code != "200" or not answer.endswith(END_OF_HEAD):
         shown = code if code.isdigit() and len(code) == 3 else "no HTTP"
         raise ConnectionError(f"the proxy {proxy.name} does not connect to {target} (its answer: {shown})")

@@ -214,7 +214,7 @@ def ballots_for(members: int, colluding: int, gone: int) -> int:
 
 
 def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
-    yield Condition("contributors", parameters.contributors >= 1, "nobody is admitted as a contributor: admit 1 or more")
+    yield Condition("contributors", parameters.contributors >= 1, "nobody is admitted as a contributor. Admit 1 or more.")
     yield Condition(
         "minimum",
         1 <= parameters.minimum <= parameters.contributors,

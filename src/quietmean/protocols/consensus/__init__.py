@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
 HELD_BACK = (
-    "the first messages over an edge of this party did not both arrive, so it sent nothing of its value: start again once all "
+    "the first messages over an edge of this party did not both arrive, so it sent nothing of its value. Start again once all "
     "parties can be reached"
 )
 

@@ -57,8 +57,8 @@ def _whole(schedule: Schedule, trace: ExecutionTrace) -> Mask:
 # The most records of a party that there is room for, where records are the units.
 _MOST_RECORDS = 2.0**20
 _INCOMPLETE = (
-    "some party was away, or what it sent cannot be, and secret-sharing needs every message of all parties: run the study again, "
-    "as a new one, when all are there"
+    "secret-sharing needs every message of all parties, and one was away or sent what cannot be. Run the study again, as a new "
+    "one, when all are there"
 )
 
 

@@ -70,7 +70,7 @@ class Kappa(OfCells):
         # The disagreement that the margins alone would give.
         chance = cells.smooth(lambda counts: _parts(counts, weights)[:, 1:])
         if not chance.values[0] > max(_LEAST_CHANCE * chance.errors[0], _ROUNDING):
-            text = "the noise hides how often both would differ by chance: no kappa"
+            text = "the noise hides how often both would differ by chance. No kappa is known"
             flag = Flag("no-chance", text, (KAPPA.name,))
             return Estimates.of([KAPPA.unknown, agreement], flags=(flag,), headline=(KAPPA.name,))
 
@@ -146,7 +146,7 @@ class McNemar(OfCells):
         if gained > least[0] and lost > least[1]:
             estimates += cells.estimated(_log_ratio, corrected=False).of([_ODDS])
         else:
-            text = "those who changed one way are within three standard deviations of the noise: no odds ratio"
+            text = "those who changed one way are within three standard deviations of the noise. No odds ratio is known"
             flags.append(Flag("small-cell", text, (_ODDS.name,)))
             estimates.append(_ODDS.unknown)
         variance = max(gained + lost, 0.0) + cells.error(_TO - _BACK) ** 2

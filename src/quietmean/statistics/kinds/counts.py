@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.conditions import RowCondition
-from quietmean.statistics.estimate import WHOLE, Estimate, Flag, few, least_count
+from quietmean.statistics.estimate import ASK_FOR_MORE, WHOLE, Estimate, Flag, few, least_count
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.features.block import LEAST_PRESENT
@@ -151,7 +151,7 @@ def counts(
     return Estimates.of(entries, flags=flags, method=f"linear{total}; Wilson's interval with the noise in it")
 
 
-PARTIES_DIFFER = "each party counts once, and how far parties differ was not released: ask for the mean of a column of numbers"
+PARTIES_DIFFER = "each party counts once, and how far parties differ was not released. Ask for the mean of a column of numbers"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -259,7 +259,7 @@ def part_of(
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
     if not part * released.weight > least_count(LEAST_PRESENT, error_of_part * released.weight, released.least):
-        text = "too few values for the noise: nothing is known about them; ask for a larger epsilon"
+        text = f"the values are too few for the noise. {ASK_FOR_MORE}"
         return Estimate.unknown(term, (0.0, 1.0)), [Flag.shared("nothing-present", subject, text, (term,))]
     value = released.weighted(table, chosen)[0] / part
     error = released.weighted(table, (chosen - value * counted) / part)[1]

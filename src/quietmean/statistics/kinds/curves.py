@@ -41,7 +41,7 @@ MEDIAN = "median"
 # The quantiles of the time to the event, by the survival at which each is read.
 QUANTILES = {"lower-quartile": 0.75, MEDIAN: 0.5, "upper-quartile": 0.25}
 _LOG_RANK = "log-rank"
-_TOO_FEW = "too few at risk for the noise from the start"
+_TOO_FEW = "too few at risk for the noise, from the start"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -104,7 +104,7 @@ class Survival(Timed):
             compared = curves if len(places) == len(arms) else curves.of_arms(places)
             tests, why = self._tested(compared, columns)
             why += [
-                Flag.shared(LEFT_OUT, f"arm {arm}", f"{_TOO_FEW}: left out of the {self._test_name}")
+                Flag.shared(LEFT_OUT, f"arm {arm}", f"it has {_TOO_FEW}. The {self._test_name} leaves it out")
                 for place, arm in enumerate(arms)
                 if place not in places
             ]
@@ -134,9 +134,9 @@ class Survival(Timed):
         test = log_rank(used)
         if test is None:
             where = "" if self.strata is None else ", in each stratum"
-            return unknown, [Flag("few-at-risk", f"log-rank: {text}{where}")]
+            return unknown, [Flag("few-at-risk", f"{text}{where}. The {name} is left out")]
         left_out = [
-            Flag.shared(LEFT_OUT, f"{self.strata} {level}", f"{text}: left out of the {name}")
+            Flag.shared(LEFT_OUT, f"{self.strata} {level}", f"{text}. The {name} leaves the stratum out")
             for level, arms in zip(self.strata_of(columns), used.strata, strict=True)
             if not len(arms[0].bins)
         ]
@@ -374,7 +374,7 @@ class RestrictedMean(Timed):
         for row in rows[: len(arms)]:
             if math.isnan(row.value):
                 terms = (row.term, DIFFERENCE) if len(arms) == 2 else (row.term,)
-                text = f"too few at risk for the noise before {last}; choose an earlier horizon"
+                text = f"before {last} too few are at risk for the noise. Choose an earlier horizon"
                 flags.append(Flag.shared(CUT, f"arm {row.term}", text, terms))
         return Estimates.of(
             rows,

@@ -132,7 +132,9 @@ class GroupMeans(Statistic):
 def left_out(subject: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, index: int) -> Flag:
     """What is said of a group that noise hides, by its place."""
     upper = most_of(*present_in(released, block, index), released.weight)
-    return Flag("group-left-out", f"{subject}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
+    return Flag(
+        "group-left-out", f"{subject}: fewer than {upper:,.0f} values, too few for the noise. They are left out", terms, upper
+    )
 
 
 def _difference(first: Summary | None, second: Summary | None, column: Column) -> Estimate:

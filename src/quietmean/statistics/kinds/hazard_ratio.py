@@ -97,7 +97,7 @@ class HazardRatio(Timed):
         about, cells = extent(arms, curves, used), _Cells.of(used)
         slopes = _logarithms(used)
         if slopes is None or not cells.enough(released.least):
-            text = "an arm has too few events for the noise in the bins where both are at risk: no hazard ratio"
+            text = "an arm has too few events for the noise in the bins where both are at risk. No hazard ratio is known"
             return _unknown(terms, Flag("few-events", text, tuple(terms)), about)
         parties = columns.unit == PrivacyUnit.PARTY
         fit = _Fit.of(cells, slopes)
@@ -131,7 +131,7 @@ def _of_later_events(curves: Curves, used: Curves, about: Mapping[str, Any], ter
         return ()
     part = percent_text(min(later, 1.0))
     text = (
-        f"arms are compared until {about['until']:g} alone, and about {part} of the events are later: where hazards are not "
+        f"arms are compared until {about['until']:g} alone, and about {part} of the events are later. Where hazards are not "
         "proportional, all times have another ratio"
     )
     return (Flag(CUT, text, tuple(terms)),)

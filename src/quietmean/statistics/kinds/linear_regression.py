@@ -16,7 +16,9 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression, moments_of, moved_products
 from quietmean.statistics.delta_method import SmoothTerm, levels_stay
 from quietmean.statistics.estimate import (
+    ASK_FOR_MORE,
     NOT_IDENTIFIED,
+    TOO_FEW_COMPLETE,
     Estimate,
     Flag,
     HypothesisTest,
@@ -111,9 +113,9 @@ class LinearRegression(Regression):
         levels = self._known(released, columns)
         centred = self._centred(released, columns, levels.covariates)
         if centred is None or centred.records <= len(terms):
-            return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
+            return _unknown(terms, TOO_FEW_COMPLETE)
         if not levels.covariates:
-            return levels.completed(_unknown(terms, "the noise hides all covariates"), terms)
+            return levels.completed(_unknown(terms, f"the noise hides all covariates. {ASK_FOR_MORE}"), terms)
         kept = (INTERCEPT, *(vertex.name for vertex in levels.covariates))
         moments = self._moments(columns)
         pair = PairMoments.of(released, moments, covariates[0], outcome) if moments.higher else None
@@ -138,7 +140,7 @@ def _fit(
     count = len(covariates)
     inverse, flags = inverse_of(centred, terms)
     if inverse is None:
-        return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
+        return _unknown(terms, "a covariate is the same for all records, or a sum of others. Leave one out")
     pulled = any(flag.code == NOT_IDENTIFIED for flag in flags)
     cross = centred.covariance[:count, count]
     slopes = inverse @ cross
@@ -213,7 +215,7 @@ def inverse_of(centred: CentredMoments, terms: tuple[str, ...]) -> tuple[Array |
     error = float(centred.errors[:count, :count].max())
     least, flags = _LEAST_EIGENVALUE * error, list[Flag]()
     if (low := eigenvalues < least).any():
-        text = "the covariates hardly differ beyond the noise: the regression is not identified"
+        text = "the noise hides how the covariates differ. Leave one out, or ask for a larger epsilon"
         flags.append(Flag(NOT_IDENTIFIED, text, _along(vectors[:, low], terms)))
         eigenvalues = np.maximum(eigenvalues, _FLOOR * error)
     if eigenvalues[0] <= _NO_VARIANCE:

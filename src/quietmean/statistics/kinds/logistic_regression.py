@@ -16,7 +16,16 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression
 from quietmean.statistics.delta_method import numerical_slopes
-from quietmean.statistics.estimate import NOT_IDENTIFIED, SEPARATED, Estimate, Flag, Z, least_count
+from quietmean.statistics.estimate import (
+    ASK_FOR_MORE,
+    NOT_IDENTIFIED,
+    SEPARATED,
+    TOO_FEW_COMPLETE,
+    Estimate,
+    Flag,
+    Z,
+    least_count,
+)
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
@@ -25,8 +34,8 @@ from quietmean.statistics.statistic import Released
 
 AUC = "auc"
 REASON = (
-    "this is a one-shot approximation of maximum likelihood, off where covariates are not normal in each class or effects are "
-    "large: for odds ratios with intervals fit quietmean.learning.GeneralizedLinearModel, by rounds"
+    "this is a one-shot approximation of maximum likelihood. It is off where covariates are not normal in each class, or effects "
+    "are large. For odds ratios with intervals, fit quietmean.learning.GeneralizedLinearModel"
 )
 ONE_SHOT = "one-shot"
 # Noise deviations that a squared distance of the classes, and the part of each class, must have; and the least such part.
@@ -84,20 +93,20 @@ class LogisticRegression(Regression):
         levels = self._known(released, columns)
         centred = self._centred(released, columns, levels.covariates)
         if centred is None or centred.records <= len(terms):
-            return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
+            return _unknown(terms, TOO_FEW_COMPLETE)
         mean, error = (
             float(centred.means[-1]),
             math.sqrt(max(float(centred.mean_slopes[-1] @ centred.noise @ centred.mean_slopes[-1]), 0.0)),
         )
         if 1 - abs(mean) <= max(_LEAST_CLASS * error, _LEAST_PART):
-            return _unknown(terms, "the outcome is nearly always the same, or the noise hides whether it is not: no regression")
+            return _unknown(terms, f"the outcome is nearly always the same, as far as the noise shows. {ASK_FOR_MORE}")
         all_terms = (*terms, AUC)
         if not levels.covariates:
-            return levels.completed(_unknown(terms, "the noise hides all covariates"), all_terms)
+            return levels.completed(_unknown(terms, f"the noise hides all covariates. {ASK_FOR_MORE}"), all_terms)
         inverse, flags = inverse_of(centred, (INTERCEPT, *(vertex.name for vertex in levels.covariates)))
         if inverse is None:
             return levels.completed(
-                _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
+                _unknown(terms, "a covariate is the same for all records, or a sum of others. Leave one out"), all_terms
             )
         flags += [
             *_separated(released, self._moments(columns), levels.covariates, self._sides(columns)[0]),
@@ -135,7 +144,7 @@ def _separated(released: Released, moments: Moments, covariates: tuple[Vertex, .
                 names.append(f"{column.name} {own[place - 1].level}" if place else f"{column.name}, the level compared with")
                 terms += [own[place - 1].name] if place else [each.name for each in own]
     text = (
-        "the outcome never happens there, or always, as far as the noise shows: coefficients that depend on it may be any larger"
+        "the outcome never happens there, or always, as far as the noise shows. Coefficients that depend on it may be any larger"
     )
     return [Flag(SEPARATED, f"{some_of(names, 3)}: {text}", tuple(dict.fromkeys(terms)))] if names else []
 
@@ -158,7 +167,10 @@ def _fit(centred: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...]
     values, gradients = function(at), numerical_slopes(function, at) @ into
     noise = gradients @ centred.noise @ gradients.T
     if not (np.isfinite(values).all() and np.isfinite(noise).all()):
-        return _unknown((INTERCEPT, *(vertex.name for vertex in covariates)), "the noise hides what the fit leaves unexplained")
+        return _unknown(
+            (INTERCEPT, *(vertex.name for vertex in covariates)),
+            f"the noise hides what the fit leaves unexplained. {ASK_FOR_MORE}",
+        )
     rows = [
         Estimate.normal(name, value, variance, 0.0)
         for name, value, variance in zip(
@@ -221,7 +233,7 @@ def _discriminant(means: Array, covariance: Array, added: float, covariates: tup
 def _area(distance: float, error: float, flags: list[Flag]) -> Estimate:
     """The area under the curve of two normal classes whose scores are the squared distance apart."""
     if distance <= _LEAST_DISTANCE * error or distance <= 0:
-        flags.append(Flag("no-separation", "the noise hides how far the classes are apart: no area under the curve"))
+        flags.append(Flag("no-separation", "the noise hides how far the classes are apart. No area under the curve is known"))
         return Estimate.unknown(AUC, (0.0, 1.0))
     value = float(special.ndtr(math.sqrt(distance / 2)))
     slope = math.exp(-distance / 4) / math.sqrt(2 * math.pi) / math.sqrt(2 * distance) / 2

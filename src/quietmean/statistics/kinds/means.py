@@ -17,7 +17,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import CentredMoments, OfColumns, moments_of
 from quietmean.statistics.delta_method import SmoothTerm, spread
-from quietmean.statistics.estimate import WHOLE, Estimate, Flag, near_threshold, t_test
+from quietmean.statistics.estimate import TOO_FEW_COMPLETE, WHOLE, Estimate, Flag, near_threshold, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Moments
 from quietmean.statistics.features.block import estimate_of_mean, moved_block, square_root, summary
@@ -117,11 +117,11 @@ class Variance(Statistic):
             return Estimates.nothing_present(f"column {column.name!r}", limits, HEADLINE)
         parties, flags = columns.unit == PrivacyUnit.PARTY, []
         if not present.spread_is_known and not parties:
-            text = "noise hides the fourth moment; the population's interval assumes a normal distribution"
+            text = "the noise hides the fourth moment. The population's interval assumes a normal distribution"
             flags.append(Flag("normal-theory", f"column {column.name!r}: {text}"))
         variance = present.estimate_of_variance("variance", largest)
         if not variance.known:
-            text = f"column {column.name!r}: noise hides the variance; only an upper end is known"
+            text = f"column {column.name!r}: the noise hides the variance. Only an upper end is known"
             flags.append(Flag("no-variance", text))
         return Estimates.of(
             [variance, square_root(variance, "sd")],
@@ -167,7 +167,7 @@ class Covariance(OfColumns):
             for name, (i, j), size in zip(self._terms(pairs), pairs, sizes, strict=True)
         ]
         if centred is None:
-            text = "too few complete records for the noise: nothing is known about them"
+            text = TOO_FEW_COMPLETE
             unknown = [term.unknown for term in terms]
             return Estimates.of(unknown, noise_only=True, flags=(Flag("nothing-present", text),), reason=text)
         matrix, nearest = centred.covariance, _possible(centred.covariance)
@@ -251,7 +251,9 @@ class Correlation(OfColumns):
         entries = []
         for term, parts in zip(terms, values, strict=True):
             if parts is None:
-                flags.append(Flag.shared("no-correlation", term.name, "noise hides a variance, no correlation", (term.name,)))
+                flags.append(
+                    Flag.shared("no-correlation", term.name, "the noise hides a variance. No correlation is known", (term.name,))
+                )
             entries.append(term.unknown if parts is None else _tested(term.estimate(*parts, degrees), degrees))
         for (i, j), term in zip(pairs, terms, strict=True):
             flags += near_threshold(term.name, _clearance(centred, i, j), (term.name,))

@@ -14,7 +14,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import CentredMoments, OfColumns
 from quietmean.statistics.delta_method import spread
-from quietmean.statistics.estimate import Estimate, Flag, near_threshold
+from quietmean.statistics.estimate import TOO_FEW_COMPLETE, Estimate, Flag, near_threshold
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.statistic import Released
@@ -60,13 +60,13 @@ class Pca(OfColumns):
         vertices = self._vertices(columns)
         centred = self._centred(released, columns)
         if centred is None or centred.records <= 2:
-            return self._unknown("too few complete records for the noise: nothing is known about the components")
+            return self._unknown(TOO_FEW_COMPLETE)
         half = np.array([vertex.half for vertex in vertices]) * math.sqrt(centred.records / (centred.records - 1))
         covariance, slopes = centred.covariance * np.outer(half, half), centred.slopes * np.outer(half, half)[:, :, None]
         errors = centred.errors * np.outer(half, half)
         variances = np.diag(covariance)
         if (variances <= np.maximum(_LEAST_VARIANCE * np.diag(errors), 0.0)).any():
-            return self._unknown("noise hides the variance of a column: no components, leave it out or ask for a larger epsilon")
+            return self._unknown("the noise hides the variance of a column. Leave it out, or ask for a larger epsilon")
         deviations = np.sqrt(variances)
         values = covariance / np.outer(deviations, deviations) if self.scale else covariance
         matrix = _Matrix(values, covariance, deviations, self.scale)
@@ -95,7 +95,7 @@ class Pca(OfColumns):
             loadings = [f"{name}:{column}" for column in self.columns]
             smallest_gap = _LEAST_GAP * entry * math.sqrt(count)
             if np.abs(gaps).min() <= max(smallest_gap, _NO_GAP * float(values[0])):
-                text = "noise cannot tell its variance from that of another component, left out"
+                text = "the noise hides how its variance differs from that of another component. It is left out"
                 flags.append(Flag.shared("no-gap", name, text, (name, *loadings)))
                 rows += [Estimate.unknown(name, (0.0, largest)), *(Estimate.unknown(term, (-1.0, 1.0)) for term in loadings)]
                 angles.append(None)

@@ -221,9 +221,9 @@ def _interval(
     ends = _values(distribution.axis, first)[0], _values(distribution.axis, max(end, first))[1]
     flags, term = [], f"{probability:g}"
     if first == 0 and edges[0] > column.low:
-        flags.append(Flag("below-edges", f"the {term} quantile may lie below {edges[0]:g}", (term,)))
+        flags.append(Flag("below-edges", f"the {term} quantile may lie below {edges[0]:g}. Choose a lower first edge", (term,)))
     if end > last and edges[-1] < column.high:
-        flags.append(Flag("above-edges", f"the {term} quantile may lie above {edges[-1]:g}", (term,)))
+        flags.append(Flag("above-edges", f"the {term} quantile may lie above {edges[-1]:g}. Choose a higher last edge", (term,)))
     low, high = _first_above(edges, distance + reach), -_first_above(-edges[::-1], -(distance - reach)[::-1])
     return max(high - low, 0.0) / (2 * Z), ends, tuple(flags)
 

@@ -16,6 +16,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm, multinomial, spread
 from quietmean.statistics.estimate import (
+    ASK_FOR_MORE,
     CHI_SQUARED,
     WHOLE,
     Estimate,
@@ -76,7 +77,7 @@ class Spearman(OfCells):
         spreads = cells.smooth(lambda counts: _ranks(counts)[:, 1:])
         clear = float((spreads.values / np.maximum(_LEAST_SPREAD * spreads.errors, _ROUNDING)).min())
         if clear <= 1:
-            text = "the noise hides how values of a column differ, or all are in one bin: no correlation"
+            text = "the noise hides how values of a column differ, or all are in one bin. No correlation is known"
             return self.nothing((CORRELATION,), Flag("no-correlation", text))
         (row,) = cells.estimated(_correlation).of([CORRELATION])
         if not all(axis.single[1:-2].all() for axis in table.axes):
@@ -170,7 +171,7 @@ class MannWhitney(Statistic):
         samples = TwoSamples.of(released, self._table(columns))
         parties = columns.unit == PrivacyUnit.PARTY
         test = samples.test()
-        text = "a group has too few values for the noise: nothing is known about it; ask for a larger epsilon"
+        text = f"a group has too few values for the noise. {ASK_FOR_MORE}"
         return Estimates.of(
             [samples.row(_CHANCE)],
             noise_only=parties,
@@ -223,12 +224,12 @@ class KruskalWallis(Statistic):
             if counts[group].sum() > least_count(_LEAST_GROUP, math.sqrt(spread(np.ones(places.shape[1]), noise[own, own]))):
                 kept.append(group)
             else:
-                text = "too few values for the noise: left out"
+                text = "its values are too few for the noise. The group is left out"
                 flags.append(Flag.shared("group-left-out", f"{self.by} {name}", text, (name,)))
         rows = {name: Estimate.unknown(name, (0.0, 1.0)) for name in groups}
         test = HypothesisTest(math.nan, (math.nan,), math.nan, _METHOD, CHI_SQUARED)
         if len(kept) < 2:
-            flags.append(Flag("nothing-present", "the noise hides all groups but one: nothing is compared"))
+            flags.append(Flag("nothing-present", f"the noise hides all groups but one. {ASK_FOR_MORE}"))
         else:
             cells = (np.array(kept)[:, None] * places.shape[1] + np.arange(places.shape[1])).ravel()
             compared, test = _compared(

@@ -215,9 +215,11 @@ class Rates(Statistic):
         flags: list[Flag] = []
         for name, group in zip(names, groups, strict=True):
             if not group.known:
-                flags.append(Flag.shared("no-person-time", name, "too little person-time for the noise, no rate", (name,)))
+                flags.append(
+                    Flag.shared("no-person-time", name, "the person-time is too little for the noise. No rate is known", (name,))
+                )
             elif _combined([1.0], [group.rate], [group])[-1] < _LEAST_DEGREES:
-                text = "noise hides how events vary between records, the population's interval assumes Poisson events"
+                text = "the noise hides how events vary between records. The population's interval assumes Poisson events"
                 flags.append(Flag.shared("model-based", name, text, (name,)))
         rows = [self._rate(name, group) for name, group in zip(names, groups, strict=True)]
         if len(names) == 2:
@@ -235,7 +237,7 @@ class Rates(Statistic):
         for name, group in zip(names, groups, strict=True):
             if group.events < 2 * group.noise_of_events:
                 upper = group.interval(True)[1] * group.time if group.known else math.inf
-                text = f"{name}: the noise hides how many events there are, only an upper end is known"
+                text = f"{name}: the noise hides how many events there are. Only an upper end is known"
                 flags.append(Flag("few", text, (name,), upper if math.isfinite(upper) else None))
         terms = {row.term for row in rows}
         headline = next(([term.name] for term in (STANDARDISED, RATIO) if term.name in terms), names)
@@ -270,7 +272,7 @@ class Rates(Statistic):
         difference = DIFFERENCE.estimate(*parts).tested(parts[-1])
         if all(group.enough_events for group in groups):
             return [RATIO.estimate(*_combined([-1.0, 1.0], [group.log for group in groups], groups)), difference]
-        text = "a group has too few events for the noise: no rate ratio, the difference only"
+        text = "a group has too few events for the noise. The difference is known, the rate ratio is not"
         flags.append(Flag("few-events", text, (RATIO.name,)))
         return [RATIO.unknown, difference]
 

@@ -16,7 +16,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, YES, Columns
 from quietmean.statistics.complete_records import moments_of
 from quietmean.statistics.delta_method import multinomial, spread
-from quietmean.statistics.estimate import FEW, NOT_TOLD, Estimate, Flag, least_count
+from quietmean.statistics.estimate import ASK_FOR_MORE, FEW, NOT_TOLD, Estimate, Flag, least_count
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, Moments, PrefixTable, Vertex
 from quietmean.statistics.features.block import LEAST_PRESENT
@@ -88,7 +88,7 @@ class Roc(OfScore):
         samples = TwoSamples.of(released, table)
         flags: list[Flag] = []
         if not samples.known:
-            text = "the noise hides whether any record has the outcome, or any has not: no area under the curve"
+            text = "the noise hides whether any record has the outcome, or any has not. No area under the curve is known"
             flags.append(Flag("one-class", text, (AUC,)))
         declared = self.edges is not None or bool(table.axis.column.edges)
         rows = [samples.row(AUC), *_at_thresholds(released, table, samples, declared, flags, parties)]
@@ -144,7 +144,7 @@ def _at_thresholds(
             continue
         rows += _at(sums, table, at + len(places) * np.arange(4), label, flags, parties)
     if beyond:
-        text = "cut points below the 1st or above the 99th percentile of the scores, as released: nothing is known there"
+        text = "nothing is known of cut points below the 1st or above the 99th percentile of the scores, as released"
         flags.append(Flag(NOT_TOLD, text, tuple(beyond)))
     return rows
 
@@ -245,7 +245,7 @@ def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[
     limits = {BRIER: (0.0, 1.0), LARGE: (-1.0, 1.0)}
     fewest = least_count(LEAST_PRESENT, error * released.weight, released.least)
     if part * released.weight <= fewest or not cells.total > released.least:
-        text = "too few records for the noise: nothing is known about the calibration"
+        text = f"the records are too few for the noise, so no calibration is known. {ASK_FOR_MORE}"
         flags.append(Flag("nothing-present", text, tuple(limits)))
         return [Estimate.unknown(term, limits[term]) for term in limits]
     # Means of 1, p, y, p y and p^2, of the quantities 1, z, +-1, product and square.
@@ -321,7 +321,7 @@ class _Cells:
         inner = self.within()
         fit, coarser = (None, None) if len(inner.predicted) < 2 else (inner._regression(), inner.halved()._regression())
         if fit is None or coarser is None:
-            text = "the outcome or the prediction hardly differs beyond the noise: no slope"
+            text = "the outcome or the prediction hardly differs beyond the noise. No slope is known"
             flags.append(Flag("no-recalibration", text, (INTERCEPT, SLOPE)))
             return [Estimate.unknown(term) for term in (INTERCEPT, SLOPE)]
         (values, noise, sampling), moved = fit, np.abs(fit[0] - coarser[0])

@@ -58,7 +58,10 @@ class SiteEffects(Statistic):
         return estimates.terms if column.name == self.column else ()
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        block, text = self._block(columns), "too few for its noise, or all the same: left out of what sites have in common"
+        block, text = (
+            self._block(columns),
+            "its values are too few, or all the same. What sites have in common leaves it out",
+        )
         sites, means = columns.category(self.by).categories, SiteMeans(released, block)
         limits = (block.column.low, block.column.high)
         return in_common(
@@ -153,7 +156,7 @@ class MetaAnalysis(Statistic):
         is_ratio = low == 0 and math.isinf(high)
         known = [_estimate(answer, index, is_ratio) for answer in each]
         terms = [ratio(name) if is_ratio else SmoothTerm(name, (low, high)) for name in (*sites.categories, FIXED, RANDOM)]
-        text = "the noise hides its estimate: left out of what sites have in common"
+        text = "the noise hides its estimate. What sites have in common leaves it out"
 
         def noise(used: list[int]) -> list[float]:
             """The variances of noise in the common values."""

@@ -264,14 +264,14 @@ class _Numbers(_Question):
         rows = [estimate_of_mean(mean, present, column)]
         largest = column.width / math.sqrt(2)
         if present is None:
-            text = "too few values for the noise, left out"
+            text = "the values are too few for the noise. They are left out"
             terms = (f"{group} {mean}", f"{group} {deviation}")
             groups.flags.append(Flag.shared("nothing-present", f"{column.name} in {group}", text, terms))
             rows.append(Estimate.unknown(deviation, (0.0, largest)))
         else:
             variance = present.estimate_of_variance(deviation, largest**2)
             if not variance.known:
-                text = f"{column.name} in {group}: noise hides the variance; only an upper end is known"
+                text = f"{column.name} in {group}: the noise hides the variance. Only an upper end is known"
                 groups.flags.append(Flag("no-variance", text, (f"{group} {deviation}",)))
             rows.append(square_root(variance, deviation))
         return rows if self.feature.imputed else [*rows, self._missing(groups, index)]
@@ -322,7 +322,9 @@ class _Medians(_Question):
         column, group, distribution = self.column, groups.names[index], cumulative(groups.released, self.feature, index)
         subject, terms = f"{column.name} in {group}", tuple(f"{group} {name}" for name in self._terms)
         if distribution is None:
-            groups.flags.append(Flag.shared("nothing-present", subject, "too few values for the noise, no median", terms))
+            groups.flags.append(
+                Flag.shared("nothing-present", subject, "the values are too few for the noise. No median is known", terms)
+            )
             return [Estimate.unknown(name, (column.low, column.high)) for name in self._terms]
         found = quantile_rows(distribution, _QUARTERS, 1 / groups.released.weight)
         for term, (_, flags) in zip(terms, found, strict=True):

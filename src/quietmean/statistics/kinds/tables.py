@@ -16,6 +16,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import LEFT_OUT, CellCounts, KnownMargins, OfCells, SmoothTerm, ratio
 from quietmean.statistics.estimate import (
+    ASK_FOR_MORE,
     CHI_SQUARED,
     HALF_A_RECORD,
     Estimate,
@@ -100,7 +101,7 @@ def _terms(table: CellIndicators) -> tuple[str, ...]:
 
 def left_out(level: str, upper: int, terms: tuple[str, ...]) -> Flag:
     """What is said of a level that a test leaves out; ``terms``: its cells."""
-    return Flag(LEFT_OUT, f"{level}: fewer than {upper:,.0f}, too few for the noise: left out of the test", terms, upper)
+    return Flag(LEFT_OUT, f"{level}: fewer than {upper:,.0f}, too few for the noise. The test leaves it out", terms, upper)
 
 
 def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]]:
@@ -112,7 +113,7 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     table, noise = KnownMargins.of(table, noise).within(table, noise)
     rows, columns = table.shape
     if min(rows, columns) < 2:
-        text = "noise hides all but one row or column of the table: independence is not tested"
+        text = "the noise hides all but one row or column of the table. Independence is not tested"
         return HypothesisTest(math.nan, (math.nan,), math.nan, PEARSON, CHI_SQUARED), [Flag("empty-margin", text)]
     total = float(table.sum())
     row, column = table.sum(axis=1), table.sum(axis=0)
@@ -132,7 +133,7 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     statistic = float(distances @ np.linalg.solve(covariance[np.ix_(free, free)], distances))
     flags = []
     if (expected.ravel() < _LEAST_EXPECTED * np.sqrt(np.maximum(np.diag(noise), 0.0))).any():
-        flags.append(Flag("few-expected", "an expected count is within two standard deviations of the noise: the test is rough"))
+        flags.append(Flag("few-expected", "an expected count is within two standard deviations of the noise. The test is rough"))
     return chi_squared_test(statistic, degrees, PEARSON), flags
 
 
@@ -146,7 +147,7 @@ def _with_ratios(estimates: Estimates, cells: CellCounts) -> Estimates:
     present = bool((cells.counts.sum(axis=1) > HALF_A_RECORD).all())
     difference = cells.estimated(_risk_difference, corrected=False, by_row=True)
     entries += difference.of(RATIOS[2:]) if present else [RATIOS[2].unknown]
-    text = "a cell is within three standard deviations of the noise: no odds ratio or risk ratio, the difference only"
+    text = "a cell is within three standard deviations of the noise. The difference is known, the ratios are not"
     flags = [Flag("small-cell", text, tuple(term.name for term in RATIOS[:2]))] if small else []
     return replace(
         estimates,
@@ -216,12 +217,12 @@ class MantelHaenszel(OfCells):
             own = slice(4 * stratum, 4 * stratum + 4)
             margins = KnownMargins.of(cells.counts[stratum], cells.noise[own, own], released.weight)
             if margins.hidden_rows or margins.hidden_columns:
-                text = f"the noise hides a level of {self.row} or {self.column}: left out"
+                text = f"the noise hides a level of {self.row} or {self.column}. The stratum is left out"
                 flags.append(Flag.shared(LEFT_OUT, f"{self.by} {name}", text))
             else:
                 kept.append(stratum)
         if not kept:
-            text = "the noise hides a level in every stratum: nothing is known"
+            text = f"the noise hides a level in every stratum. {ASK_FOR_MORE}"
             return self.nothing((ODDS, RISK, DIFFERENCE), Flag("nothing-present", text))
         places = np.arange(cells.counts.size).reshape(cells.counts.shape)[kept].ravel()
         used = CellCounts(cells.counts[kept], cells.noise[np.ix_(places, places)])
@@ -233,7 +234,7 @@ class MantelHaenszel(OfCells):
         ]
         lost = tuple(row.term for row in rows if not row.known)
         if lost:
-            text = "a sum over the strata is within three standard deviations of the noise: no ratio, the difference only"
+            text = "the noise nearly hides a sum over the strata. The difference is known, the ratios are not"
             flags.append(Flag("small-cell", text, lost))
         value, weight = (sums["with"] - sums["without"]) / sums["weight"], sums["weight"]
         own_slopes = (slopes["with"] - slopes["without"] - value * slopes["weight"]) / weight
@@ -365,7 +366,7 @@ class Trend(OfCells):
         both, of_scores, of_outcomes, _ = known.values.tolist()
         errors = np.sqrt(known.noise).tolist()
         if not (of_scores > max(_LEAST * errors[1], _ROUNDING) and of_outcomes > max(_LEAST * errors[2], _ROUNDING)):
-            text = "the noise hides all but one group, or whether the outcome happens: no trend"
+            text = "the noise hides all but one group, or whether the outcome happens. No trend is known"
             return self.nothing((SLOPE,), Flag("no-trend", text, (SLOPE.name,)))
         # The variance under the hypothesis, that the outcome has the same chance in all groups.
         test = t_test(both, math.sqrt(of_scores * of_outcomes / cells.total + errors[0] ** 2), math.inf, "Cochran-Armitage test")

@@ -164,7 +164,7 @@ class StudyTerms(JointTerms):
     @classmethod
     def _fault(cls, detail: ErrorDetails) -> str:
         if detail["loc"] == ("column",) and detail["type"] in ("missing", "too_short"):
-            return "it has no column: add a [[column]] with name, low and high"
+            return "it has no column, and needs a [[column]] with name, low and high"
         return super()._fault(detail)
 
     def _written_out(self) -> Self:

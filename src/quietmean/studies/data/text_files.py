@@ -239,8 +239,8 @@ class _Reading:
         marks = [
             f" {count_of(seen[kind], 'record')} of these {'has' if seen[kind] == 1 else 'have'} {what}."
             for kind, what in (
-                (_BACKSLASH, "a backslash before a quotation mark: write two marks instead"),
-                (_SINGLE, "a single quotation mark before a cell: write a double one"),
+                (_BACKSLASH, "a backslash before a quotation mark. Write two marks instead"),
+                (_SINGLE, "a single quotation mark before a cell. Write a double one"),
             )
             if seen[kind]
         ]

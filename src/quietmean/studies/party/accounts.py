@@ -106,7 +106,7 @@ class People:
         try:
             key = people_key(self.folder)
             if not there:
-                self.tell(f"{path} is made: keep it there, and secret, for by it the ledger recognises people")
+                self.tell(f"{path} is made. Keep it there, and secret, for by it the ledger recognises people")
             return key
         except InputError as error:
             self.tell(f"nobody is recognised in the ledger: {error}")

@@ -169,7 +169,7 @@ class PlannedStudy(TableFile):
             yield from (first, *where_more_is_promised(plan, plan.domain))
         yield (
             f"{plan.protocol.name} for {target.parties} parties: guaranteed epsilon {epsilon_text(plan.epsilon_a_priori)} "
-            f"at delta {target.delta:g}; plan {plan.digest[:12]}"
+            f"at delta {target.delta:g} (plan {plan.digest[:12]})"
         )
         if self.study.committee is not None:
             yield from _of_committee(self.study.committee, self.study.workload)
