@@ -113,6 +113,10 @@ class NothingPublished(ProtocolFailure):
     """A protocol ended without a result, and it is certain that nobody can have one: what was charged may be given back."""
 
 
+class OutOfReach(ProtocolFailure):
+    """Too few others can be reached for a round, and nothing of it was begun: they are away, or have ended the session."""
+
+
 class NotStarted(ProtocolFailure):
     """A study did not start, or started without this party: nothing of its data has left.
 

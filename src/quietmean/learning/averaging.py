@@ -87,7 +87,7 @@ class ModelAveraging:
         if adaptive:
             self._shared = SharedModel(model, indicator=self._weight_of_indicator(records), **moved)
         self.last: RoundMean[Any] | None = None
-        self._kept = KeptState(self._shared, self._site.keeps(fields))
+        self._kept = KeptState(self._shared, self._site.keeps(fields), self.session.terms.rounds)
         self._asked = fields
         self._resumed = False
 
@@ -138,7 +138,7 @@ class ModelAveraging:
     def over(self) -> bool:
         """Whether no round is left."""
         self._resume()
-        return self.session.over
+        return self._kept.over(self.session)
 
     @python_call
     def average(self, models: Any, *, leaves: Mapping[PartyId, int] | None = None) -> Any:
@@ -170,8 +170,7 @@ class ModelAveraging:
         return self._moved(vectors, leaves)
 
     def _moved(self, vectors: Mapping[PartyId, Array], leaves: Mapping[PartyId, int] | None) -> Any:
-        self.last = self.session.mean(vectors, clip=1.0, leaves=leaves)
-        self._kept.move(self.last)
+        self.last = self._kept.move(lambda: self.session.mean(vectors, clip=1.0, leaves=leaves))
         return self._shared.model
 
     def _weight_of_indicator(self, records: int | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quietmean.core.arrays import Array
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, OutOfReach
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.plan import Plan
 from quietmean.sessions import Engine, MemoryEngine, RoundMean, Session, SessionTerms
@@ -58,11 +58,16 @@ class RoundsLeft(Protocol):
 class KeptState:
     """The public state of a fit, kept after each round.
 
-    ``state`` in the file ``path`` after each round; None: nowhere. The file is public: other parties can go on with it.
+    ``state`` in the file ``path`` after each of so many ``rounds``; None: nowhere. The file is public: other parties can go on
+    with it.
     """
 
-    def __init__(self, state: Moved, path: Path | None) -> None:
-        self._state, self._path = state, path
+    def __init__(self, state: Moved, path: Path | None, rounds: int) -> None:
+        self._state, self._path, self._rounds = state, path, rounds
+
+    def over(self, means: RoundsLeft) -> bool:
+        """Whether no round is left, or the state is that after the last one: another party's file, who stayed to the end."""
+        return means.over or (means.round > 0 and self._state.round >= self._rounds)
 
     def resume(self, means: RoundsLeft) -> None:
         """Go on where this party was, in a session that was opened again.
@@ -75,12 +80,21 @@ class KeptState:
             self._state.load(self._path)
         last = means.last()
         if last is not None and last.round == self._state.round + 1:
-            self.move(last)
+            self._move(last)
         if means.round > self._state.round + 1:
             raise self._behind(means.round - 1)
 
-    def move(self, mean: RoundMean[Any]) -> None:
-        """Move the state by the mean of a round. Raises :class:`InputError` as :meth:`resume` does."""
+    def move(self, mean: Callable[[], RoundMean[Any]]) -> RoundMean[Any]:
+        """Move the state by a round, in which ``mean`` takes part. Raises what that raises, and what :meth:`resume` does."""
+        try:
+            released = mean()
+        except OutOfReach as error:
+            error.args = (f"{error.text} {self._copy('of one of them')} if they have.",)
+            raise
+        self._move(released)
+        return released
+
+    def _move(self, mean: RoundMean[Any]) -> None:
         if self._path is not None and mean.round > self._state.round + 1:
             raise self._behind(mean.round)
         self._state.move(mean)
@@ -89,9 +103,12 @@ class KeptState:
 
     def _behind(self, needed: int) -> InputError:
         return InputError(
-            f"this party has what was released up to round {self._state.round}, and goes on after round {needed}. Copy the file "
-            f"of a party that has taken part since, *{KEPT}, to {self._path}, and fit again."
+            f"this party has what was released up to round {self._state.round}, and goes on after round {needed}. "
+            f"{self._copy('of a party that has taken part since')}."
         )
+
+    def _copy(self, whose: str) -> str:
+        return f"Copy the file {whose}, *{KEPT}, to {self._path}, and fit again"
 
 
 def packed(**arrays: ArrayLike) -> bytes:

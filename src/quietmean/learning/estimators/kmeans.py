@@ -142,7 +142,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         rows, limits = self._given(X, groups, reset=True)
         self._begin(rows, limits)
         with self._open() as session:
-            while not session.over:
+            while not self._kept.over(session):
                 self._round(rows, limits)
         del self._session
         return self
@@ -158,7 +158,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         if first:
             self._begin(rows, limits)
         self._round(rows, limits)
-        if self._open().over:
+        if self._kept.over(self._open()):
             # Of a party between machines it ends for good.
             self._open().__exit__(None, None, None)
         return self
@@ -205,7 +205,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         records = len(rows[0]) if here and self.unit == "record" else None
         self._session: SiteRounds | None = site.rounds(fields, parties_of(site, None if here else len(rows)), records)
         self._centres = Centres(centres, limits)
-        self._kept = KeptState(self._centres, site.keeps(fields))
+        self._kept = KeptState(self._centres, site.keeps(fields), int(self.rounds))
         self.cluster_centers_ = centres
         self._executions: list[Execution] = []
         self._tell(clamped_note(rows, limits))
@@ -237,9 +237,8 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         vectors = [self._centres.vectors(own, inside) for own, inside in zip(rows, filled(rows, limits), strict=True)]
         # A party without records that counts as a whole has no mean: nothing of it is in any cluster.
         party_vectors = [vector.sum(axis=0) / max(len(vector), 1) if by_party else vector for vector in vectors]
-        mean = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), party_vectors, strict=True)))
-        self._kept.move(mean)
-        self._executions.append(mean.execution)
+        given = dict(zip(site_of(self.site).here(session.terms.parties), party_vectors, strict=True))
+        self._executions.append(self._kept.move(lambda: session.mean(given)).execution)
         self._take_over()
 
     def _take_over(self) -> None:

@@ -146,12 +146,10 @@ class ModelByRounds:
         self, rounds: RoundsLeft, mean: Callable[[], RoundMean[Any]], newton: Newton, design: ModelDesign, kept: Path | None
     ) -> None:
         """All rounds that are left, each by its ``mean``."""
-        state, executions = KeptState(newton, kept), list[Execution]()
+        state, executions = KeptState(newton, kept, self.rounds), list[Execution]()
         state.resume(rounds)
-        while not rounds.over:
-            released = mean()
-            state.move(released)
-            executions.append(released.execution)
+        while not state.over(rounds):
+            executions.append(state.move(mean).execution)
         self.epsilon, self.executions = rounds.epsilon, tuple(executions)
         self._fit = self.fit_of(design, newton)
 

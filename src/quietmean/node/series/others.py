@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.errors import OutOfReach, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import Monitor
 from quietmean.node.net import AnswerFrame, AnyRequest, Heartbeat, Link, Payload, in_round
@@ -132,7 +132,7 @@ class RoundAhead:
             await self._where.ask(FIRST_ASKING, self._here)
 
     async def require_others(self) -> None:
-        """Raises :class:`ProtocolFailure`, and nothing is begun, where too few others can be reached for a mean."""
+        """Raises :class:`OutOfReach`, and nothing is begun, where too few others can be reached for a mean."""
         loop, plan = asyncio.get_running_loop(), self._settings.plan
         least = max(2, int(getattr(plan.protocol, "minimum", 2)), plan.target.parties // 2 + 1 if plan.gated else 2)
         until = loop.time() + self._settings.waits.round
@@ -145,7 +145,7 @@ class RoundAhead:
                 break
             if over:
                 names = ", ".join(self._settings.names[party] for party in sorted(there)) or "nobody"
-                raise ProtocolFailure(
+                raise OutOfReach(
                     f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun. Try again "
                     "later unless the others have ended the session."
                 )
