@@ -50,7 +50,7 @@ class UndeclaredColumn(InputError):
     @property
     def form(self) -> str:
         """What to write behind its name."""
-        return "{A, B}" if self.lacks == "levels" else "LOW..HIGH"
+        return {"levels": "{A, B}", "domain": "yes/no"}.get(self.lacks, "LOW..HIGH")
 
 
 class Column(BaseModel):
@@ -193,6 +193,13 @@ class Column(BaseModel):
     def numeric(self) -> bool:
         """Has it bounds?"""
         return not (self.levels or self.boolean)
+
+    def require_boolean(self, role: str) -> Self:
+        """Require a column that is yes or no, for what ``role`` says that it does or is."""
+        if self.boolean:
+            return self
+        compared = f", or compare it: event = {self.name} >= 1" if self.numeric else ""
+        raise InputError(f"column {self.name!r} {role}. Write {self.name} in yes/no{compared}.")
 
     @property
     def fills_in(self) -> bool:
@@ -360,6 +367,10 @@ class Columns:
         if column.numeric:
             raise InputError(f"column {name!r} has bounds and no levels. Choose one declared with levels or boolean.")
         return column
+
+    def boolean(self, name: str, role: str) -> Column:
+        """A boolean column, for what ``role`` says that it does or is. Raises :class:`InputError` for any other."""
+        return self._of(name, "domain").require_boolean(role)
 
 
 def _bounded(column: Column, before: Mapping[str, Column]) -> Column:

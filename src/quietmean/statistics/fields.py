@@ -8,7 +8,6 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import is_kind, parameter, wrong_field
-from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.names import split, unquoted
 from quietmean.statistics.statistic import Statistic
 
@@ -79,14 +78,6 @@ def sides_of(formula: str) -> tuple[str, list[str]]:
     if len({outcome, *names}) <= len(names):
         raise InputError(f"formula {formula!r} names a column twice. Name each once.")
     return outcome, names
-
-
-def boolean_column(columns: Columns, name: str, subject: str) -> Column:
-    """A boolean column that says ``subject``. Raises :class:`InputError` for any other."""
-    column = columns[name]
-    if not column.boolean:
-        raise InputError(f"column {name!r} must say {subject}. Declare it as boolean.")
-    return column
 
 
 def cluster_field() -> str | None:

@@ -16,7 +16,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.comparison import Curves
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.features.table import edges_of
-from quietmean.statistics.fields import bins_field, boolean_column, edges_field
+from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survival_curve import Curve, TimeBins
@@ -92,7 +92,7 @@ class Timed(Statistic, ABC):
 
     def table(self, columns: Columns) -> CellIndicators:
         """Arms, then times, then events."""
-        event = boolean_column(columns, self.event, "whether the event happened")
+        event = columns.boolean(self.event, "must say whether the event happened")
         return timed_table(self.by, self._axis(columns)[0], event, columns)
 
     def _axis(self, columns: Columns) -> tuple[Axis, int]:

@@ -71,11 +71,6 @@ class Family(ABC):
         return begin, score, information
 
 
-def _require_boolean(outcome: Column, name: str) -> None:
-    if not outcome.boolean:
-        raise InputError(f"column {outcome.name!r} is the outcome of a {name} model. Declare it as boolean.")
-
-
 @dataclass(frozen=True)
 class Binomial(Family):
     """Yes or no, with log odds that are linear in the terms."""
@@ -87,7 +82,7 @@ class Binomial(Family):
 
     @classmethod
     def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
-        _require_boolean(outcome, "binomial")
+        outcome.require_boolean("is the outcome of a binomial model")
         return cls(0.0, 1.0, 1.0)
 
     def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
@@ -220,7 +215,7 @@ class Hazard(Family):
 
     @classmethod
     def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
-        _require_boolean(outcome, "proportional hazards")
+        outcome.require_boolean("is the outcome of a proportional hazards model")
         return cls(0.0, 1.0, residual or 1.5)
 
     @property

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.errors import InputError
 from quietmean.core.lazy import special
 from quietmean.core.readable import some_of
 from quietmean.core.schema import parameter
@@ -82,10 +81,7 @@ class LogisticRegression(Regression):
         scenario.happen(outcome.column.name, log_odds)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
-        outcome = columns[name]
-        if not outcome.boolean:
-            raise InputError(f"column {name!r} is the outcome of a logistic regression. Declare it as boolean.")
-        return Vertex(outcome, YES)
+        return Vertex(columns.boolean(name, "is the outcome of a logistic regression"), YES)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         _, covariates = self._sides(columns)

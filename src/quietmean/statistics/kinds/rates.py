@@ -169,9 +169,7 @@ class Rates(Statistic):
     def _moments(self, columns: Columns) -> Moments:
         events, time = columns[self.events], columns.number(self.time)
         if not events.boolean and (not events.numeric or events.low != 0):
-            raise InputError(
-                f"column {self.events!r} does not count events. Declare it as boolean, or as whole numbers from 0 on."
-            )
+            raise InputError(f"column {self.events!r} does not count events. Write {self.events} in yes/no, or in 0..HIGH.")
         if time.low != 0:
             raise InputError(f"column {self.time!r} is person-time, but its lower bound is {time.low:g}. Declare it from 0 on.")
         if self.events == self.time:

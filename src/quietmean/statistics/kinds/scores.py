@@ -21,7 +21,7 @@ from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, Moments, PrefixTable, Vertex
 from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.features.table import PROBABILITIES
-from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
+from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER, part_of
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -104,7 +104,7 @@ class Roc(OfScore):
 
 def score_table(score: str, outcome: str, edges: tuple[float, ...] | None, bins: int | None, columns: Columns) -> PrefixTable:
     """Bins of the score by the outcome. Raises :class:`InputError` for an outcome that is not boolean."""
-    column, by = columns.number(score), boolean_column(columns, outcome, "whether a record has the outcome")
+    column, by = columns.number(score), columns.boolean(outcome, "must say whether a record has the outcome")
     by_odds = bins is None and column.low >= 0 and column.high <= 1
     return PrefixTable(Axis.of(column, edges, bins, USUAL_BINS, scale=LOG_ODDS if by_odds else LINEAR), Axis(by))
 
