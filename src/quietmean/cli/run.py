@@ -184,7 +184,9 @@ def run_local_study(
     forecast = Forecast(study, plan, counted)
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
     tell_notes(notes)
-    tell_owner(encoded)
+    # Without JSON the result's own screen says it.
+    if json:
+        tell_owner(encoded)
     with progress(_what_starts(target)) as line:
         try:
             run = execute(study, plan, encoded, names, query, _watch(line, target.parties))
