@@ -442,5 +442,5 @@ def _checked(end: Ended) -> tuple[str, str]:
     if by.get("lies_excluded"):
         return "Checked", phrase("{whose} counted. Not checked: whether values are true.", whose=whose)
     if how == Checked.RESULT:
-        return "Counted", phrase("{whose}. Checked is only that the result lies in its bounds.", whose=whose)
+        return "Counted", phrase("{whose}. Only the bounds of the result were checked.", whose=whose)
     return "Counted", phrase("{whose}. Nobody checks what they send.", whose=whose)
