@@ -57,6 +57,21 @@ def sealed_study(capsys: pytest.CaptureFixture[str], kind: Kind = STUDY) -> dict
     return document
 
 
+@pytest.mark.parametrize(("address", "command"), [("192.0.2.{}:7001", "check"), ("", "send")])
+def test_the_coordinator_tells_the_command_of_the_parties_way(
+    address: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["study", "new", "mean(age in 0..100)", "--name", "ages", "--protocol", "local-dp", "--out", "study.toml"])
+    main(["key", "new", "--key", "north.key"])
+    main(["study", "invite", "study.toml", "--key", "north.key", "--out", "study.invitation"])
+    for place, name in enumerate(PARTIES):
+        reached = [f"--address={address.format(place)}"] if address else []
+        main(["accept", "study.invitation", "--key", f"{name}.key", "--name", name, *reached])
+    capsys.readouterr()
+    main(["study", "seal", "study.invitation", *(f"{name}.entry" for name in PARTIES), "--key", "north.key"])
+    assert f"Parties   quietmean {command} study.sealed --key NAME.key --data FILE" in capsys.readouterr().out
+
+
 @pytest.mark.sampled(1)
 def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed = sealed_study(capsys, kind)

@@ -259,7 +259,7 @@ def seal_command(
     else:
         out.print(f"{path} is the signed study. Send it to its {count_of(len(sealed.entries), 'party', 'parties')}.")
         show(document)
-        command = "send" if choice.plan.protocol.traits.by_file or has_committee(sealed.terms) else "check"
+        command = "send" if sealed.by_file or has_committee(sealed.terms) else "check"
         out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key --data FILE")
 
 
