@@ -19,6 +19,7 @@ from quietmean.ledger import Ledger
 from quietmean.planning.plan import Plan
 from quietmean.studies import StudyTerms
 from quietmean.studies.party import NobodyToAsk, Observers, Person, payer_for
+from quietmean.studies.party.accounts import left_in
 from quietmean.studies.party.payment import Payer, StudyCost
 from quietmean.studies.party.policy import Policy
 
@@ -64,6 +65,12 @@ def charge(person: Person, plan: Plan, study: str, approval: Any = None, **optio
 def names(ledger: Path) -> dict[str, int]:
     with Ledger.open(ledger) as book:
         return {each.name: len(each.entries) for each in book.accounts()}
+
+
+def test_nobody_is_asked_for_a_yes_that_no_ledger_can_pay(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"ledger .* does not exist. Check the path, or make it with"):
+        left_in(tmp_path / "ledger", "wards", None)
+    assert left_in(tmp_path / "ledger", "wards", 5.0) == "5 in a new budget 'wards'"
 
 
 def test_a_person_chooses_by_number(
