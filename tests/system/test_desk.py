@@ -494,6 +494,7 @@ def test_a_study_is_started_and_watched_from_the_pages(
         assert "See the result" in browser.ask("/")[1]
         shown = '<svg class="interval' if kind == "study" else "2 of 2 rounds began"
         assert shown in browser.ask("/result/ages-south")[1]
+        assert 'href="/result/ages-south"' in browser.ask("/node/ages-south")[1]
 
 
 def heard(*words: str) -> bool:

@@ -271,7 +271,10 @@ class Desk:
         studies = self.site.studies() if failure else ()
         file = next((study for study in studies if part_name(study, self.site.party) == name), "")
         if name in self.site.nodes():
-            return await self._page(request, template, lambda: {**_node(self.site, name), "failure": failure, "file": file})
+            result = name in self.site.results()
+            return await self._page(
+                request, template, lambda: {**_node(self.site, name), "failure": failure, "file": file, "result": result}
+            )
         if not self._started(name):
             return self.missing(request)
         # It reads its data, or chooses the noise.
