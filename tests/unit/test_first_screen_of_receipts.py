@@ -1,4 +1,4 @@
-"""What ``verify receipt`` and ``verify attack`` print first: the verdict, in at most 12 lines of 80 columns."""
+"""What ``verify receipt``, ``verify attack`` and ``result`` print first: the verdict, in at most 12 lines of 80 columns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.protocols.execution import Execution
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 from quietmean.testing import example_execution
-from support.outcomes import studied
+from support.kinds import SESSION
+from support.meeting import meet
+from support.outcomes import session_receipt, studied
 
 NAMES = [f"site {number}" for number in range(9)]
 Shown = Callable[..., list[str]]
@@ -114,3 +117,27 @@ def test_an_attack_says_what_it_could_have_found(shown: Shown) -> None:
     assert "mu is at least" in details
     assert "95% confidence" in details
     assert "nothing contradicts the certificate" in details
+
+
+@pytest.mark.parametrize("means", [0, 1])
+def test_a_session_whose_rounds_all_failed_has_no_answer(
+    means: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The screen says so with what it cost, and ends as a study without an answer does."""
+    monkeypatch.chdir(tmp_path)
+    contract = contract_for("south", meet(tmp_path, tables=SESSION.tables).seal())
+    assert isinstance(contract, SessionContract)
+    rounds = contract.study.rounds
+    receipt = session_receipt(contract, (means,) * len(contract.parties), {})
+    Path("rounds.receipt.json").write_text(json.dumps(receipt))
+    code: object = 0
+    try:
+        main(["result", "rounds.receipt.json"])
+    except SystemExit as end:
+        code = end.code
+    said = " ".join(capsys.readouterr().out.split())
+    if means:
+        assert (code, f"{rounds} of {rounds} rounds began. Answers 1 round with a mean Privacy epsilon" in said) == (0, True)
+    else:
+        assert said.startswith(f"No answer. Session {contract.name!r}: {rounds} of {rounds} rounds began. Cost epsilon ")
+        assert code == 3

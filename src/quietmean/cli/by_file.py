@@ -393,13 +393,15 @@ def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json:
     """The result of a receipt; ends with exit code 3 where it holds none."""
     command = f"quietmean result {quote(str(path))}"
     if receipt.get("format") == SESSION_RECEIPT:
-        from quietmean.sessions.receipt import certified, details_of, screen_of
+        from quietmean.sessions.receipt import certified, has_failed, screen_of
 
         if json:
             print_json(certified(receipt))
-            return
-        for line in [*screen_of(receipt), *(["", *details_of(receipt)] if details else [])]:
-            out.print(readable_line(line))
+        else:
+            for line in screen_of(receipt, details=details):
+                out.print(readable_line(line))
+        if has_failed(receipt):
+            raise SystemExit(ProtocolFailure.exit_code)
         return
     result = receipt.get("result", {})
     if json:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 from cyclopts import Parameter
 
 from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown
-from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, show_receipt, write_contribution
+from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
     choice_document,
@@ -29,6 +29,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure, in_sentences
 from quietmean.core.file_kinds import FileKind, read_json, require_program
 from quietmean.core.output import Output, has_fields
+from quietmean.core.readable import printable as readable_line
 from quietmean.core.site_options import SessionOptions, SiteOptions
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
 from quietmean.protocols.target import budget_warnings
@@ -156,18 +157,23 @@ class OwnModel:
 
 
 def show_session(document: dict[str, Any], account: Account | None, *, details: bool, json: bool) -> None:
-    """Print what came of a session for people, or as one JSON document."""
+    """Print what came of a session for people, or as one JSON document; ends with exit code 3 where all rounds failed."""
+    from quietmean.sessions.receipt import has_failed, screen_of
+
+    receipt = read_json(Path(document["receipt"]), FileKind.SESSION_RECEIPT)
     if json:
         print_json(document)
-        return
-    if model := document.get("model"):
-        out.print(repr(TidyTerms.of([model["ratios"]])))
-        for message in model["ratios"]["messages"]:
-            out.print(message)
-    path = Path(document["receipt"])
-    show_receipt(path, read_json(path, FileKind.SESSION_RECEIPT), details=details, json=False)
-    if account is not None:
-        show_balance(account, details=details)
+    else:
+        if model := document.get("model"):
+            out.print(repr(TidyTerms.of([model["ratios"]])))
+            for message in model["ratios"]["messages"]:
+                out.print(message)
+        for line in screen_of(receipt, details=details):
+            out.print(readable_line(line))
+        if account is not None:
+            show_balance(account, details=details)
+    if has_failed(receipt):
+        raise SystemExit(ProtocolFailure.exit_code)
 
 
 def _document(contract: SessionContract, rounds: Rounds) -> dict[str, Any]:

@@ -126,8 +126,15 @@ def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[st
     }
 
 
-def screen_of(receipt: Mapping[str, Any]) -> list[str]:
+def has_failed(receipt: Mapping[str, Any]) -> bool:
+    """Did rounds of the session begin, and none of them end with a mean?"""
+    return int(receipt["rounds"]["begun"]) > 0 and not int(receipt["rounds"]["with_mean"])
+
+
+def screen_of(receipt: Mapping[str, Any], *, details: bool = False) -> list[str]:
     """The first screen of a session that has ended: its rounds, what they cost, and what must not be missed.
+
+    ``details``: and all the rest.
 
     Raises :class:`InputError` as :func:`certified`.
     """
@@ -135,13 +142,18 @@ def screen_of(receipt: Mapping[str, Any]) -> list[str]:
     rounds, counted, absent = cost["rounds"], receipt["rounds"]["counted"], _absent(receipt)
     missed = [f"{name} ({means} of {rounds['begun']})" for name, means in counted.items() if means < rounds["begun"]]
     price = f"epsilon {epsilon_shown(cost['epsilon'])} (delta {delta_shown(cost['delta'])}) per {cost['unit']}"
+    price += f", guaranteed, against any {receipt['certificate']['colluding']} of {parties}"
+    begun = f"Session {cost['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began."
+    rows = [("Answers", f"{count_of(int(receipt['rounds']['with_mean']), 'round')} with a mean"), ("Privacy", price)]
+    if has_failed(receipt):
+        begun, rows = f"No answer. {begun}", [("Cost", price)]
     return [
-        *indented("", f"Session {cost['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began.", 0),
-        *indented("Answers", f"{count_of(int(receipt['rounds']['with_mean']), 'round')} with a mean"),
-        *indented("Privacy", f"{price}, guaranteed, against any {receipt['certificate']['colluding']} of {parties}"),
+        *indented("", begun, 0),
+        *(line for row in rows for line in indented(*row)),
         *(marked("AWAY", f"{listed(absent)} took no part: not in at the start.") if absent else []),
         *(marked("AWAY", f"Not in every mean: {listed(missed)}.") if missed else []),
         *([] if cost["unit"] == PrivacyUnit.PARTY else marked("SITE", "All records of one site together are not protected.")),
+        *(["", *_details_of(receipt)] if details else []),
     ]
 
 
@@ -150,7 +162,7 @@ def _absent(receipt: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in start.get("not_in_at_start", ())] if isinstance(start, Mapping) else []
 
 
-def details_of(receipt: Mapping[str, Any]) -> list[str]:
+def _details_of(receipt: Mapping[str, Any]) -> list[str]:
     """All the rest that is to be said of a session: against whom and by what its figures hold, and what they assume."""
     cost, stated = certified(receipt), receipt["certificate"]
     return [
