@@ -130,7 +130,7 @@ def running(*more: str, party: str = "south") -> Iterator[Running]:
 def ticked(sealed: Sealed, party: str = "south") -> dict[str, str]:
     """The fields of a form in which each word of a study's safety code is ticked, with what was shown to this party."""
     words = {f"word.{number}": word for number, word in enumerate(fingerprint(sealed.digest).words, 1)}
-    return words | {"accept": contract_for(party, sealed, no_privacy=None).accept_digest[:DIGITS]}
+    return words | {"accept": contract_for(party, sealed).accept_digest[:DIGITS]}
 
 
 def entered(desk: Running) -> tuple[str, str]:

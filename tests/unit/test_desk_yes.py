@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 from dataclasses import dataclass, replace
@@ -12,12 +13,14 @@ from urllib.parse import urlencode
 
 import pytest
 
+from quietmean.cli.main import main
 from quietmean.desk import Here, SiteFolder
 from quietmean.desk.site_folder import words_of
 from quietmean.node import Identity
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.party import Agreement
+from quietmean.studies.party import Agreement, OwnerApproval
 from quietmean.studies.party.first_screen import FirstScreen, to_compare
+from support.command_lines import fails
 from support.desks import Pages
 from support.meeting import AGES, meet
 from support.site_policy import write_policy
@@ -123,3 +126,20 @@ def test_marks_stand_above_the_button_and_go_when_all_have_compared(asked: Asked
             # Nobody has compared words that are not ticked.
             assert asked.marks({**words, **fields, "word.8": "abandon"}) == shown
             assert asked.marks(fields) == shown
+
+
+def test_the_terminal_signs_what_the_page_signs(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each study by its own answer, and by that of no other."""
+    approve = "site approve ages.sealed --party south --owner-key owner.key --account wards --until 2999-01-01"
+    for typed in sorted(STUDIES, key=lambda answer: answer == asked.answer):
+        stdin = io.StringIO(f"{typed}\n")
+        monkeypatch.setattr(stdin, "isatty", lambda: True)
+        monkeypatch.setattr("sys.stdin", stdin)
+        if typed == asked.answer:
+            main([*approve.split(), "--out", "signed.approval"])
+        else:
+            assert "you did not say yes" in fails([*approve.split(), "--out", "signed.approval"], capsys, warned=True)
+            assert not (tmp_path / "signed.approval").exists()
+    assert OwnerApproval.load(tmp_path / "signed.approval").terms.contract == asked.contract.digest

@@ -142,7 +142,7 @@ class SiteFolder:
         """What this site agrees to. Raises :class:`InputError` where it is not in the study."""
         key = sealed.digest, self.party
         if key not in _CONTRACTS:
-            _CONTRACTS[key] = contract_for(self.party, sealed, no_privacy=None)
+            _CONTRACTS[key] = contract_for(self.party, sealed)
         return _CONTRACTS[key]
 
     def verdict(self, contract: Agreement, policy: Policy) -> list[str]:

@@ -174,16 +174,17 @@ class PartOfSession:
         return {"start": start}
 
 
-def contract_for(
-    name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], *, no_privacy: bool | None = False
-) -> Contract | SessionContract:
-    """What the party of this name says yes to, with the plan that every party makes. Raises :class:`InputError` if there is none,
-    and for a study without privacy; ``no_privacy`` None: a sealed one, where who says yes says that to it, too."""
+def contract_for(name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> Contract | SessionContract:
+    """What the party of this name says yes to, with the plan that every party makes. Raises :class:`InputError` if there is none.
+
+    Where the study has no privacy, who says yes says that to it, too.
+    """
     study, parties, _ = signatories(agreed)
     if isinstance(study, SessionStudy):
         contract = SessionContract.for_party(name, agreed)
         contract.plan  # noqa: B018 - computed once, here
         return contract
-    choice = feasible_sealed(agreed, no_privacy=no_privacy) if isinstance(agreed, Sealed) else feasible(study, len(parties))
-    by_file = isinstance(agreed, Sealed) and (has_committee(study) or agreed.by_file)
+    sealed = isinstance(agreed, Sealed)
+    choice = feasible_sealed(agreed, no_privacy=None) if sealed else feasible(study, len(parties), no_privacy=None)
+    by_file = sealed and (has_committee(study) or agreed.by_file)
     return replace(Contract.for_party(name, agreed, choice), contributes=by_file)
