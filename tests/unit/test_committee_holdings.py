@@ -191,7 +191,7 @@ def test_of_files_that_were_cut_or_changed_anywhere_none_counts_as_another_one(b
         "it is not a contribution to this study",
         "it is for another study",
         "its contributor is not admitted to this study",
-        "it does not match its contributor's signature: it was changed on the way",
+        "it does not match its contributor's signature, so somebody changed it on the way",
         "the part for this member is missing, or was changed on the way",
     }
     # What was changed in another member's part alone is as good.

@@ -92,7 +92,7 @@ def test_new_proposes_one_for_files(
     monkeypatch.chdir(tmp_path)
     main(["study", "new", "mean(age in 0..100)", *more])
     said = " ".join(capsys.readouterr().out.split())
-    assert ("a committee opens one file of each" in said) is proposes
+    assert ("open only the sum of all files" in said) is proposes
     if more[-1:] != ["gopa"]:
         # A study that names no protocol is for as many as come.
         main(["plan", "--study", "study.toml", "--parties", "20" if proposes else "101", "--json"])

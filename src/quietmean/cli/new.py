@@ -197,8 +197,8 @@ def _proposed(terms: StudyTerms, path: Path) -> str | None:
     else:
         return None
     return (
-        f"{why} With --committee 5 --contribute-by TIME a committee opens one file of each, with nearly the error of a trusted "
-        f"curator. To compare: quietmean plan --study {quote(str(path))} --parties N"
+        f"{why} Add --committee 5 --contribute-by TIME. Five members then open only the sum of all files, with nearly the error "
+        f"of a trusted curator. To compare: quietmean plan --study {quote(str(path))} --parties N"
     )
 
 

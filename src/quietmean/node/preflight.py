@@ -330,7 +330,7 @@ class CheckSession:
         if isinstance(frame, Refused):
             raise PeerError(f"it refused: {printable(frame.reason)}")
         if not isinstance(frame, Readiness) or not math.isfinite(frame.time):
-            raise PeerError("it answered the question with something else")
+            raise PeerError("it sent something else than an answer to the question")
         return Reply(frame, round_trip, frame.time - (sent_at + round_trip / 2))
 
     async def _connect(self, party: PartyId) -> Connection:

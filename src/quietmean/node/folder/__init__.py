@@ -300,7 +300,7 @@ class FolderTransport:
     def _take_answer(self, slot: Slot, peer: _Peer, content: _Content) -> None:
         answer = _answer(content.header)
         if answer.number != slot.number:
-            raise PeerError("it answered a request with something else")
+            raise PeerError("it sent something else than the answer that this party waits for")
         own = Slot(SlotKind.REQUEST, slot.number, slot.receiver, slot.sender)
         peer.unanswered.discard(slot.number)
         self._outbox.received(own, content.header)
@@ -392,12 +392,12 @@ class FolderLink:
 def _answer(header: bytes) -> AnswerFrame:
     answer = decode_header(header)
     if not isinstance(answer, AnswerFrame):
-        raise PeerError("it answered a request with something else")
+        raise PeerError("it sent something else than the answer that this party waits for")
     return answer
 
 
 def _decode(raw: bytes) -> _Content:
-    return decode(raw, _Content, lambda reason: PeerError("a file whose content cannot be read"))
+    return decode(raw, _Content, lambda reason: PeerError("the content of the file cannot be read"))
 
 
 __all__ = [

@@ -101,11 +101,11 @@ def is_valid(parties: Parties, slot: Slot, name: str, file: bytes) -> bool:
 def open_file(parties: Parties, slot: Slot, name: str, file: bytes, mailbox: Mailbox) -> bytes:
     """The content. Raises :class:`PeerError` for a file that was not signed for this slot, or not sealed to this key."""
     if not is_valid(parties, slot, name, file):
-        raise PeerError("a file that is not signed for its place")
+        raise PeerError("the file is not signed for its place")
     try:
         return open_with(mailbox, parties.info(slot), file[len(_MAGIC) + _SIGNATURE :])
     except ValueError:
-        raise PeerError("a file that is not sealed to this party's key for this study") from None
+        raise PeerError("the file is not sealed to this party's key for this study") from None
 
 
 _TABLES = """

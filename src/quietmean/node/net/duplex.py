@@ -157,7 +157,7 @@ class Duplex:
         if self._handle is None:
             raise PeerError("it sent a request where an answer was due")
         if len(self._answering) >= REQUESTS_PER_CONNECTION:
-            raise PeerError(f"more than {REQUESTS_PER_CONNECTION} requests at once")
+            raise PeerError(f"it sent more than {REQUESTS_PER_CONNECTION} requests at once")
         self._answering.spawn(self._answer(self._handle, frame, payload))
 
     async def _answer(self, handle: Handler, request: AnyRequest, payload: Payload) -> None:

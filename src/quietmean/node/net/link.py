@@ -260,7 +260,7 @@ class Link:
             await keys.finish(frame)
             frame = await self._consent(connection, Limits.before_welcome())
         if not isinstance(frame, Welcome):
-            raise PeerError("it answered the greeting with something else")
+            raise PeerError("it sent something else than an answer to the greeting")
         self._endpoint.heard(self._peer, (frame.phase, frame.round))
 
     async def _consent(self, connection: Connection, limits: Limits) -> AnyFrame:

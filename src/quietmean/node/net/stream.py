@@ -265,7 +265,7 @@ class FrameCipher:
 
 
 def _forged() -> PeerError:
-    return PeerError("a frame that the other end of this connection did not seal: somebody in between changed it")
+    return PeerError("it sent a frame that the other end of this connection did not seal. Somebody in between changed it")
 
 
 class Reader(Protocol):
@@ -304,7 +304,7 @@ class FrameReader:
             if payload_size <= PART:
                 return frame, payload
             if self._long is not None:
-                raise PeerError("a second long message before the first one was whole")
+                raise PeerError("it sent a second long message before the first one was whole")
             self._long, self._size, self._filled = frame, payload_size, 0
 
     async def _take(self, size: int) -> Payload:
@@ -328,10 +328,10 @@ class FrameReader:
 
     async def _take_part(self, lengths: Payload, size: int) -> tuple[AnyFrame, Payload] | None:
         if self._long is None:
-            raise PeerError("a part of no message")
+            raise PeerError("it sent a part of no message")
         due = min(PART, self._size - self._filled)
         if size not in (0, due):
-            raise PeerError(f"a part of {size} bytes where {due} were due")
+            raise PeerError(f"it sent a part of {size} bytes instead of {due}")
         part = await self._take(size if self.cipher is None else size + TAG)
         if size == 0:
             if self.cipher is not None:
@@ -385,7 +385,7 @@ def decode_vector(raw: Payload, width: int = 8, grid: float = 0.0) -> Vector:
     Raises :class:`PeerError` unless all numbers are finite and, if there is a grid, on it.
     """
     if len(raw) % width or (width != 8 and not grid):
-        raise PeerError(f"a vector of {len(raw)} bytes in values of {width}, which is not of this study")
+        raise PeerError(f"it sent a vector of {len(raw)} bytes in values of {width}, which is not of this study")
     if width == 4:
         return from_units(np.frombuffer(raw, dtype="<i4"), grid)
     vector = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)
@@ -393,9 +393,9 @@ def decode_vector(raw: Payload, width: int = 8, grid: float = 0.0) -> Vector:
     with np.errstate(all="ignore"):
         square = float(np.dot(vector, vector))
     if not math.isfinite(square) and not np.isfinite(vector).all():
-        raise PeerError("a vector with an entry that is not finite")
+        raise PeerError("it sent a vector with an entry that is not finite")
     if grid and not on_grid(vector, grid):
-        raise PeerError(f"a vector with an entry off the study's grid of {grid:g}, or beyond 2^53 of its steps")
+        raise PeerError(f"it sent a vector with an entry off the study's grid of {grid:g}, or beyond 2^53 of its steps")
     return vector
 
 

@@ -371,10 +371,10 @@ class Limits:
 
     def check(self, header: int, payload: int) -> None:
         if header > self.header:
-            raise PeerError(f"a header of {header} bytes, the limit is {self.header}")
+            raise PeerError(f"it sent a header of {header} bytes, the limit is {self.header}")
         limit = max(8 * self.dimension + self.content, self.log)
         if payload > limit:
-            raise PeerError(f"a payload of {payload} bytes, the limit is {limit}")
+            raise PeerError(f"it sent a payload of {payload} bytes, the limit is {limit}")
 
     def check_payload(self, frame: AnyFrame, payload: int) -> None:
         if isinstance(frame, InRound):
@@ -383,19 +383,21 @@ class Limits:
         if isinstance(frame, Transfer):
             self._check_transfer(frame, payload)
         if isinstance(frame, Log | GateLog) and payload > self.log:
-            raise PeerError(f"a log of {payload} bytes, the limit is {self.log}")
+            raise PeerError(f"it sent a log of {payload} bytes, the limit is {self.log}")
         if payload and not isinstance(frame, Transfer | Log | GateLog):
-            raise PeerError(f"{payload} bytes after a header that has no payload")
+            raise PeerError(f"it sent {payload} bytes after a header that has no payload")
 
     def _check_transfer(self, transfer: Transfer, payload: int) -> None:
         # Only a protocol whose messages have content of their own may leave the vector out.
         if transfer.dimension != self.dimension and not (transfer.dimension == 0 and self.content):
-            raise PeerError(f"a vector of {transfer.dimension} values, this study's have {self.dimension}")
+            raise PeerError(f"it sent a vector of {transfer.dimension} values, this study's have {self.dimension}")
         if transfer.width != 8 and not self.short:
-            raise PeerError(f"values of {transfer.width} bytes, this study's have 8")
+            raise PeerError(f"it sent values of {transfer.width} bytes, this study's have 8")
         content = payload - transfer.width * transfer.dimension
         if not 0 <= content <= self.content:
-            raise PeerError(f"{payload} bytes with a vector of {transfer.dimension} values: that leaves {content} of content")
+            raise PeerError(
+                f"it sent {payload} bytes with a vector of {transfer.dimension} values: that leaves {content} of content"
+            )
 
 
 def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
@@ -405,7 +407,7 @@ def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
 
 
 def decode_header(raw: Payload) -> AnyFrame:
-    frame: AnyFrame = decode(raw, AnyFrame, lambda reason: PeerError(f"a header that cannot be read ({reason})"))
+    frame: AnyFrame = decode(raw, AnyFrame, lambda reason: PeerError(f"it sent a header that cannot be read ({reason})"))
     return frame
 
 
@@ -418,7 +420,7 @@ def inner_request(frame: InRound) -> AnyRequest:
     """The inverse of :func:`in_round`. Raises :class:`PeerError` for what is not a request."""
     inner = decode_header(frame.request)
     if not isinstance(inner, Request) or isinstance(inner, InRound):
-        raise PeerError("something else than a request in a round")
+        raise PeerError("it sent something else than a request in a round")
     return msgspec.structs.replace(inner, number=frame.number)
 
 
@@ -438,5 +440,5 @@ def encode_message(frame: AnyFrame, payload: Payload) -> bytes:
 
 def check_finite(number: float, name: str) -> float:
     if not math.isfinite(number):
-        raise PeerError(f"a {name} of {number}")
+        raise PeerError(f"it sent a {name} of {number}")
     return number

@@ -109,7 +109,7 @@ class RelayExchange:
         label = proof.group, proof.label
         before = self._attending.get(label)
         if before is not None and proof.role == "visit":
-            raise PeerError("another process of this party is at the relay")
+            raise PeerError("another process of this party is at the relay. Stop one of both")
         self._attending.pop(label, None)
         if before is not None:
             before.turn_away("another process of this party is at the relay now")
@@ -128,12 +128,12 @@ class RelayExchange:
 
     def _slow_down(self, key: bytes) -> None:
         if not self._begun.take(key, self.now()):
-            raise PeerError("too many connections in a short time: it will be served again a little later")
+            raise PeerError("too many connections came in a short time. Wait a minute, and try again")
 
     def _call(self, connection: RelayConnection, proof: Proof) -> None:
         self._slow_down(proof.key)
         if not self._failing.has((proof.key, proof.group, proof.label), self.now()):
-            raise PeerError("the last calls of this party led to no handshake: it may call again a little later")
+            raise PeerError("the last calls of this party led to no handshake. Wait a minute, and try again")
         if len(self._waiting) >= self.limits.calls or self._calls_by[proof.key] >= self.limits.calls_of_identity:
             raise PeerError("too many calls wait here")
         if self._joined >= self.limits.pairs:

@@ -135,7 +135,7 @@ class Inbox:
             self._note_refused(sender, transfer)
             return False
         if sender not in self._expected:
-            raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
+            raise PeerError(f"it sent a message that the schedule does not have in round {transfer.round}")
         if transfer.agreement != self._agreement():
             raise PeerError("it was sent other nonces than this node: some party did not send everybody the same")
         self._merge_gossip(transfer.gossip)

@@ -91,19 +91,21 @@ def unfold(raw: Payload, limit: int, subject: str) -> bytes:
     try:
         unfolded = unfolding.decompress(raw, limit)
     except zlib.error as error:
-        raise PeerError(f"{subject} that cannot be read ({error})") from None
+        raise PeerError(f"it sent {subject} that cannot be read ({error})") from None
     if not unfolding.eof or unfolding.unused_data:
-        raise PeerError(f"{subject} that does not end, or not within {limit} bytes")
+        raise PeerError(f"it sent {subject} that does not end, or not within {limit} bytes")
     return unfolded
 
 
 def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
     """The inverse of :func:`encode_log`. Raises :class:`PeerError` for a log that cannot be read or does not fit the study."""
     limit = Limits.of_study(parties, rounds, 0).log
-    columns = decode(unfold(raw, limit, "a log"), _Columns, lambda reason: PeerError(f"a log that cannot be read ({reason})"))
+    columns = decode(
+        unfold(raw, limit, "a log"), _Columns, lambda reason: PeerError(f"it sent a log that cannot be read ({reason})")
+    )
     pairs = (columns.sent_round, columns.sent_to), (columns.received_round, columns.received_from)
     if any(len(rounds_) != len(others) for rounds_, others in pairs):
-        raise PeerError("a log that cannot be read (columns of different lengths)")
+        raise PeerError("it sent a log that cannot be read (columns of different lengths)")
     sent, received = (tuple(sorted(zip(rounds_, others, strict=True))) for rounds_, others in pairs)
     log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen, columns.audit, columns.releases)
     return check_log(log, parties, rounds)
@@ -113,9 +115,9 @@ def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
     """The log. Raises :class:`PeerError` unless its rounds and parties exist."""
     pairs = [*log.sent, *log.received, *log.seen]
     if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
-        raise PeerError(f"a log with a round outside 1..{rounds}")
+        raise PeerError(f"it sent a log with a round outside 1..{rounds}")
     if any(not 1 <= round_ <= rounds or later > rounds for round_, _, later in log.settled):
-        raise PeerError(f"a log with a settlement outside rounds 1..{rounds}")
+        raise PeerError(f"it sent a log with a settlement outside rounds 1..{rounds}")
     named = (
         *log.heard,
         *(party for party, _ in log.releases),
@@ -123,7 +125,7 @@ def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
         *(party for _, party, _ in log.settled),
     )
     if any(party >= parties for party in named):
-        raise PeerError(f"a log with a party outside 0..{parties - 1}")
+        raise PeerError(f"it sent a log with a party outside 0..{parties - 1}")
     return log
 
 
@@ -302,17 +304,17 @@ class GossipedLogs:
             return gossip
         packed = _unfold(raw, schedule)
         if len(packed.until) != 4 * schedule.parties:
-            raise PeerError(f"knowledge of {len(packed.until) // 4} parties, there are {schedule.parties}")
+            raise PeerError(f"it sent knowledge of {len(packed.until) // 4} parties, there are {schedule.parties}")
         gossip.until = np.frombuffer(packed.until, dtype="<u4").astype(np.int64)
         if (gossip.until > schedule.rounds).any():
-            raise PeerError(f"knowledge of a round after the last, {schedule.rounds}")
+            raise PeerError(f"it sent knowledge of a round after the last, {schedule.rounds}")
         gossip._online = _unpack(packed.online, gossip._online)
         gossip._sent = _unpack(packed.sent, gossip._sent) & (schedule.neighbours >= 0)
         gossip._received = _unpack(packed.received, gossip._received) & (schedule.neighbours >= 0)
         settled: dict[PartyId, list[tuple[int, PartyId, int]]] = {}
         if len({entry[:3] for entry in packed.settled}) < len(packed.settled):
             # What is taken over is passed on, and nobody has to read more than there can be.
-            raise PeerError("knowledge that a share was settled twice")
+            raise PeerError("it sent knowledge that a share was settled twice")
         for party, round_, receiver, later in packed.settled:
             if not (
                 0 <= party < schedule.parties
@@ -321,7 +323,7 @@ class GossipedLogs:
                 and (schedule.neighbours[round_ - 1, party] == receiver).any()
                 and receiver >= 0
             ):
-                raise PeerError("knowledge of a settlement outside the schedule")
+                raise PeerError("it sent knowledge of a settlement outside the schedule")
             settled.setdefault(party, []).append((round_, receiver, later))
         gossip._settled = {party: tuple(entries) for party, entries in settled.items()}
         return gossip
@@ -337,11 +339,11 @@ def _unfold(raw: bytes, schedule: Schedule) -> _Packed:
     # No more settlements than messages, at most 20 bytes each; a few bytes could unfold to gigabytes.
     limit = 64 + 5 * schedule.parties + 24 * schedule.neighbours.size + schedule.rounds * schedule.parties
     unfolded = unfold(raw, limit, "knowledge")
-    return decode(unfolded, _Packed, lambda reason: PeerError(f"knowledge that cannot be read ({reason})"))
+    return decode(unfolded, _Packed, lambda reason: PeerError(f"it sent knowledge that cannot be read ({reason})"))
 
 
 def _unpack(raw: bytes, shaped: NDArray[Any]) -> Mask:
     if len(raw) != math.ceil(shaped.size / 8):
-        raise PeerError(f"a table of {len(raw)} bytes in what a party knows, {math.ceil(shaped.size / 8)} are due")
+        raise PeerError(f"it sent a table of {len(raw)} bytes in what a party knows, instead of {math.ceil(shaped.size / 8)}")
     bits: Mask = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), count=shaped.size).astype(np.bool_)
     return bits.reshape(shaped.shape)

@@ -328,4 +328,4 @@ class Machine:
 
 def _check_weight(opening: Opening) -> None:
     if not (math.isfinite(opening.weight) and opening.weight >= 0):
-        raise PeerError(f"a weight of {opening.weight}, it must be a number of at least 0")
+        raise PeerError(f"it sent a weight of {opening.weight}, it must be a number of at least 0")

@@ -203,7 +203,7 @@ class FrameParser:
             if bool(second & 0x80) != self._masked:
                 raise PeerError("a frame is masked where it must not be, or the other way round")
             if opcode not in (CONTINUED, BINARY, CLOSE, PING, PONG):
-                raise PeerError(f"a frame of kind {opcode}, where only binary ones are due")
+                raise PeerError(f"it sent a frame of kind {opcode} instead of a binary one")
             if opcode >= CLOSE and (not final or length > LONGEST_CONTROL):
                 raise PeerError("a close, ping or pong is in parts, or too long")
             if opcode < CLOSE and (opcode == CONTINUED) != self._unfinished:
@@ -214,7 +214,7 @@ class FrameParser:
         extended = _EXTENDED.get(length, 0)
         size = int.from_bytes(head[2 : 2 + extended], "big") if extended else length
         if size > LONGEST_FRAME:
-            raise PeerError(f"a frame of {size} bytes: {LONGEST_FRAME} are the limit")
+            raise PeerError(f"it sent a frame of {size} bytes, above the limit of {LONGEST_FRAME}")
         if opcode < CLOSE:
             self._unfinished = not final
         self._key = bytes(head[2 + extended :])

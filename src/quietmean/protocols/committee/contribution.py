@@ -270,7 +270,7 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
     elif header.kind != DealtParts.NOISE or header.dealer not in session.raw_members or header.weight != 0.0:
         raise ContributionError("it is not a contribution to this study")
     if not session.keys.is_signed(key_line(header.dealer), Kind.CONTRIBUTION, raw[begin:end], raw[end:signed]):
-        raise ContributionError("it does not match its contributor's signature: it was changed on the way")
+        raise ContributionError("it does not match its contributor's signature, so somebody changed it on the way")
     digests = tuple(header.ciphertexts[at : at + DIGEST_BYTES] for at in range(0, len(header.ciphertexts), DIGEST_BYTES))
     return Header(hashlib.sha256(raw[begin:end]).digest(), DealtParts(header.kind), header.dealer, header.weight, digests, size)
 

@@ -120,22 +120,22 @@ def read_list(session: CommitteeSession, raw: bytes) -> CheckList:
     Raises :class:`ContentError` for anything but a list that its member signed for this session, all of it possible.
     """
     begin = _LENGTH + int.from_bytes(raw[:_LENGTH], "little")
-    front = decode(raw[_LENGTH:begin], _Front, lambda reason: ContentError("a list without a front"))
+    front = decode(raw[_LENGTH:begin], _Front, lambda reason: ContentError("it sent a list without its beginning"))
     content, parameters = raw[:-SIGNATURE_BYTES], session.parameters
     entry = entry_of(parameters.checks)
     if (front.label, front.session) != (_LABEL, session.session) or not 0 <= front.member < parameters.members:
-        raise ContentError("a list for another session")
+        raise ContentError("it sent a list for another session")
     fits = 0 <= front.values <= parameters.contributors and 0 <= front.noise <= parameters.members
     if not fits or len(content) != begin + (front.values + front.noise) * entry.itemsize:
-        raise ContentError("a list of another size than it says")
+        raise ContentError("it sent a list of another size than it says")
     if msgspec.msgpack.encode(front) != raw[_LENGTH:begin]:
-        raise ContentError("a list in another encoding")
+        raise ContentError("it sent a list in another encoding")
     if not session.keys.is_signed(session.members[front.member], Kind.LIST, content, raw[-SIGNATURE_BYTES:]):
-        raise ContentError("a list that its member did not sign")
+        raise ContentError("it sent a list that its member did not sign")
     entries = np.frombuffer(content, dtype=entry, offset=begin)
     values, noise = entries[: front.values], entries[front.values :]
     if len(entries) and int(entries["numbers"].max()) >= session.parameters.prime:
-        raise ContentError("a list with a number that is not of this study")
+        raise ContentError("it sent a list with a number that is not of this study")
     session.require_admitted(values["dealer"], values["weight"])
     _require_members(session, noise)
     return CheckList(front.member, list_digest(raw), values, noise)
@@ -146,7 +146,7 @@ def _require_members(session: CommitteeSession, noise: Entries) -> None:
     members = np.array(sorted(session.raw_members), dtype=f"S{KEY_BYTES}")
     once = bool((noise["dealer"][1:] > noise["dealer"][:-1]).all())
     if not (once and bool(np.isin(noise["dealer"], members).all()) and bool((noise["weight"] == 0).all())):
-        raise ContentError("a list with an entry that cannot be")
+        raise ContentError("it sent a list with an entry that cannot be")
 
 
 def chosen_of(entries: Entries) -> Entries:
@@ -280,7 +280,7 @@ def read_segment(session: CommitteeSession, file: IO[bytes], member: int) -> Ite
             raise ContributionError("it ends within a contribution")
         length, time = _RECORD.unpack(front)
         if length > largest:
-            raise ContributionError("it has something larger than any contribution: it was changed on the way from there on")
+            raise ContributionError("it has something larger than any contribution, so somebody changed it on the way")
         excerpt = file.read(length)
         if len(excerpt) < length:
             raise ContributionError("it ends within a contribution")

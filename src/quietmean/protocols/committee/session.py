@@ -154,7 +154,7 @@ class CommitteeSession:
         weighed = bool(((weights >= 0) & (weights <= largest)).all())
         weighed = weighed and not (self.parameters.bits_of_record and bool((weights != 1).any()))
         if not (once and weighed and int((~listed).sum()) <= self.vouchers):
-            raise ContentError("a contributor that is not admitted, or with another weight")
+            raise ContentError("it lists a contributor that is not admitted, or with another weight")
 
     @cached_property
     def _listed(self) -> tuple[NDArray[np.bytes_], Array]:

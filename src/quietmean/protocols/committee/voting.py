@@ -101,9 +101,9 @@ def write_statement(statement: SignedStatement) -> bytes:
 
 def read_statement(raw: bytes) -> SignedStatement:
     """The inverse of :func:`write_statement`. Nothing signed is checked yet. Raises :class:`ContentError`."""
-    statement = decode(raw, SignedStatement, lambda reason: ContentError("no statement of a member"))
+    statement = decode(raw, SignedStatement, lambda reason: ContentError("it sent something else than a member's statement"))
     if max(len(statement.proposals), len(statement.echoes), len(statement.wants), len(statement.lists)) > _MOST:
-        raise ContentError("a statement with more than a member can have to tell")
+        raise ContentError("it sent a statement longer than a member can have to tell")
     return statement
 
 

@@ -96,14 +96,14 @@ class PackedLossConversion(LossConversion):
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Each party adds discrete Gaussian noise of {parameters.scale:.6g} steps; figures credit "
+                f"Each party adds discrete Gaussian noise of {parameters.scale:.6g} steps. Figures credit "
                 "what the adversary does not know, and include rounding.",
             ),
             Assumption(
                 Key.HISTORY,
-                f"At most {count_of(parameters.colluding_members, 'member colludes', 'members collude')} and "
-                f"see one sum of {count_of(parameters.minimum, 'input')} or more; larger coalitions face own "
-                "noise only.",
+                f"At most {count_of(parameters.colluding_members, 'party colludes', 'parties collude')} and "
+                f"see one sum of {count_of(parameters.minimum, 'input')} or more. Against more, only each party's "
+                "own noise protects.",
             ),
             Assumption(
                 Key.SAMPLER,
@@ -137,7 +137,7 @@ def promised(parameters: PackedSharingParameters, parties: int, size: int, sensi
     unknown = unknown_noises(parameters, parameters.minimum, size, size)
     cost = charge(parameters, sensitivity, parties, unknown)
     if size <= parameters.colluding_members:
-        why = f"the protocol: honest members open one sum only, of {parameters.minimum} inputs or more"
+        why = f"the protocol: honest parties open one sum only, of {parameters.minimum} inputs or more"
     else:
         why = f"each party's own noise: the shares hide values from {parameters.colluding_members} colluders at most"
     return APriori(cost.mu, why, cost.beta, cost.tv)

@@ -98,11 +98,11 @@ class Codec:
     def read_share(self, raw: bytes) -> Elements:
         """The inverse of :meth:`write_share`. Raises :class:`ContentError`."""
         if len(raw) != self.share_bytes:
-            raise ContentError(f"a share of {len(raw)} bytes, {self.share_bytes} are due")
+            raise ContentError(f"it sent a share of {len(raw)} bytes instead of {self.share_bytes}")
         # Not copied: the numbers stay where they came.
         share: Elements = np.frombuffer(raw, dtype=f"<u{self.word_bytes}")
         if share.size and int(share.max()) >= self.prime:
-            raise ContentError(f"a share with a number that is not below {self.prime}")
+            raise ContentError(f"it sent a share with a number that is not below {self.prime}")
         return share
 
     def check_dealt(self, raw: bytes, seeded: bool) -> bytes:
@@ -110,7 +110,7 @@ class Codec:
         if not seeded:
             self.read_share(raw)
         elif len(raw) != SEED_BYTES:
-            raise ContentError(f"a seed of {len(raw)} bytes, {SEED_BYTES} are due")
+            raise ContentError(f"it sent a seed of {len(raw)} bytes instead of {SEED_BYTES}")
         return raw
 
     def write(self, round_: int, statement: MemberStatement) -> bytes:
@@ -140,13 +140,13 @@ class Codec:
         else:
             statement = self._read_later(reader)
         if reader.left:
-            raise ContentError(f"{reader.left} bytes too many in round {round_}")
+            raise ContentError(f"it sent {reader.left} bytes too many in round {round_}")
         return statement
 
     def _read_later(self, reader: _Reader) -> MemberStatement:
         flags = reader.take(1)[0]
         if flags not in _FLAGS:
-            raise ContentError(f"flags {flags} that do not go together")
+            raise ContentError(f"it sent flags {flags} that do not go together")
         if not flags & _DECIDED:
             holds = self._set(reader)
             vote = self._proposal(reader) if flags & _VOTE else None
@@ -156,7 +156,7 @@ class Codec:
         if flags & _OTHER:
             other = self.rules.pack(self._set(reader))
             if other == decided:
-                raise ContentError("a set that the vote has already")
+                raise ContentError("it sent a set that the vote has already")
             decided = other
         if not flags & _SUM:
             return MemberStatement(vote=vote, decided=decided)
@@ -174,13 +174,13 @@ class Codec:
     def _proposal(self, reader: _Reader) -> BallotProposal:
         ballot = reader.take(1)[0]
         if not 1 <= ballot <= self.rules.ballots:
-            raise ContentError(f"ballot {ballot}, there are {self.rules.ballots}")
+            raise ContentError(f"it sent ballot {ballot}, there are {self.rules.ballots}")
         return BallotProposal(ballot, self.rules.pack(self._set(reader)), self.rules.pack(self._set(reader)))
 
     def _set(self, reader: _Reader) -> PartyMask:
         mask = unpack(reader.take(self.rules.set_bytes))
         if mask >> self.rules.parties:
-            raise ContentError("a set with parties that do not exist")
+            raise ContentError("it sent a set with parties that do not exist")
         return mask
 
 
@@ -197,14 +197,14 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self.left:
-            raise ContentError(f"{self.left} bytes where {count} are due")
+            raise ContentError(f"it sent {self.left} bytes instead of {count}")
         self._place += count
         return self._raw[self._place - count : self._place]
 
     def long(self, count: int) -> bytes:
         """Read so many bytes where they are, as a view: a share is long."""
         if count > self.left:
-            raise ContentError(f"{self.left} bytes where {count} are due")
+            raise ContentError(f"it sent {self.left} bytes instead of {count}")
         self._place += count
         view = memoryview(self._raw).toreadonly()[self._place - count : self._place]
         # It does all that is asked of a share's bytes.

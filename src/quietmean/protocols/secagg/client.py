@@ -114,7 +114,7 @@ class Client:
         split = wire.set_size(self._rules.parties)
         sharing = wire.read_set(content[:split], self._rules.parties)
         if not sharing <= wire.read_set(keyed.listed, self._rules.parties):
-            raise ContentError("shares of parties that had advertised no keys")
+            raise ContentError("it sent shares of parties that had advertised no keys")
         self._check_circle(sharing, "shares")
         wire.split_items(content[split:], self._others(sharing), SEALED_BYTES)
         return Shared(content[:split], content[split:])
@@ -155,9 +155,9 @@ class Client:
         parties, split = self._rules.parties, wire.set_size(self._rules.parties)
         arrived, dropped = wire.read_set(content[:split], parties), wire.read_set(content[split:], parties)
         if arrived & dropped:
-            raise ContentError("a request for both secrets of a party")
+            raise ContentError("it sent a request for both secrets of a party")
         if arrived | dropped != wire.read_set(shared.sharing, parties):
-            raise ContentError("a request about others than those who shared")
+            raise ContentError("it sent a request about others than those who shared")
         if self._party not in arrived:
             raise ContentError("this party's input did not arrive")
         self._check_circle(arrived, "inputs")

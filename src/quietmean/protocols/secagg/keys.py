@@ -209,7 +209,7 @@ def read_set(raw: bytes, parties: int) -> frozenset[PartyId]:
     """The inverse of :func:`write_set`. Raises :class:`ContentError`."""
     bits = np.unpackbits(np.frombuffer(raw, dtype=np.uint8))
     if len(raw) != set_size(parties) or bits[parties:].any():
-        raise ContentError("a set of parties of the wrong size")
+        raise ContentError("it sent a set of parties of the wrong size")
     return frozenset(np.nonzero(bits)[0].tolist())
 
 
@@ -236,7 +236,7 @@ def read_from_aggregator(raw: bytes) -> bytes:
 def split_items(raw: bytes, owners: Sequence[PartyId], size: int) -> dict[PartyId, bytes]:
     """Items of a fixed size in bytes, one for each owner in order. Raises :class:`ContentError`."""
     if len(raw) != size * len(owners):
-        raise ContentError(f"{len(raw)} bytes where {len(owners)} items of {size} bytes are due")
+        raise ContentError(f"it sent {len(raw)} bytes instead of {len(owners)} items of {size} bytes")
     return {owner: raw[index * size : (index + 1) * size] for index, owner in enumerate(owners)}
 
 
@@ -249,10 +249,10 @@ def read_words(raw: bytes, bits: int, length: int) -> Words:
     """Numbers below 2**bits, shape (length,). Raises :class:`ContentError`."""
     kind = np.dtype("<u2" if bits <= 16 else "<u4")
     if len(raw) != kind.itemsize * length:
-        raise ContentError(f"{len(raw)} bytes where {length} numbers of {kind.itemsize} bytes are due")
+        raise ContentError(f"it sent {len(raw)} bytes instead of {length} numbers of {kind.itemsize} bytes")
     words: Words = np.frombuffer(raw, dtype=kind)
     if bits < 8 * kind.itemsize and words.size and int(words.max()) >> bits:
-        raise ContentError(f"a number of more than {bits} bits")
+        raise ContentError(f"it sent a number of more than {bits} bits")
     return words
 
 
@@ -267,7 +267,7 @@ def read_shares(raw: bytes, owners: Sequence[PartyId]) -> dict[PartyId, int]:
     for owner, item in split_items(raw, owners, 1 + SHARE_BYTES).items():
         value = int.from_bytes(item[1:], "big")
         if item[0] > 1 or value >= PRIME or (item[0] == 0 and value):
-            raise ContentError(f"a share of party {owner} that is not valid")
+            raise ContentError(f"it sent a share of party {owner} that is not valid")
         if item[0]:
             shares[owner] = value
     return shares

@@ -93,7 +93,7 @@ class ClientParty:
     def _only_content(self, round_: int, received: Sequence[Message]) -> bytes:
         contents = [message.content for message in received if message.sender == self._aggregator and message.round == round_]
         if len(contents) != 1 or len(received) != 1:
-            raise ContentError(f"nothing from the aggregator in round {round_}")
+            raise ContentError(f"the aggregator sent nothing in round {round_}")
         return contents[0]
 
 
