@@ -184,7 +184,8 @@ def contract_for(name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> 
         contract = SessionContract.for_party(name, agreed)
         contract.plan  # noqa: B018 - computed once, here
         return contract
-    sealed = isinstance(agreed, Sealed)
-    choice = feasible_sealed(agreed, no_privacy=None) if sealed else feasible(study, len(parties), no_privacy=None)
-    by_file = sealed and (has_committee(study) or agreed.by_file)
+    if isinstance(agreed, Sealed):
+        choice, by_file = feasible_sealed(agreed, no_privacy=None), has_committee(study) or agreed.by_file
+    else:
+        choice, by_file = feasible(study, len(parties), no_privacy=None), False
     return replace(Contract.for_party(name, agreed, choice), contributes=by_file)
