@@ -26,7 +26,7 @@ new_result <- function(document) structure(document, class = "quietmean_result")
 #' @param x,object A result.
 #' @param ... Not used.
 #' @return A data frame. \code{std.error}, \code{conf.low} and \code{conf.high} are those of the population, with the noise in
-#'   them; the columns that begin with \code{noise} are those of the noise alone; \code{flag}: why a number is not to be taken
+#'   them, or of the noise alone if the study is about \code{"these records"}; the columns that begin with \code{noise} are those of the noise alone; \code{flag}: why a number is not to be taken
 #'   at its word.
 #' @importFrom generics tidy
 #' @method tidy quietmean_result
@@ -45,11 +45,14 @@ term_row <- function(statistic, group, term) {
   stated <- function(field) at(statistic[[field]], group, own)
   flags <- Filter(function(flag) length(flag$terms) == 0 || term %in% unlist(flag$terms), statistic$flagged)
   codes <- unique(vapply(flags, function(flag) flag$code, ""))
-  sampled <- ends(stated("interval_population"))
+  # A study about these records alone has no sampling error.
+  these <- identical(statistic$population, "these records")
+  quoted <- ends(stated(if (these) "interval_noise" else "interval_population"))
   noise <- ends(stated("interval_noise"))
   data.frame(
     name = statistic$name, term = term, estimate = number_of(stated("estimate")),
-    std.error = number_of(stated("standard_error_population")), conf.low = sampled[[1]], conf.high = sampled[[2]],
+    std.error = number_of(stated(if (these) "standard_error" else "standard_error_population")),
+    conf.low = quoted[[1]], conf.high = quoted[[2]],
     statistic = number_of(stated("test_statistic")), p.value = number_of(stated("p_value")), n = number_of(stated("n")),
     flag = if (length(codes) == 0) NA_character_ else paste(codes, collapse = ", "),
     noise.std.error = number_of(stated("standard_error")), noise.conf.low = noise[[1]], noise.conf.high = noise[[2]],

@@ -36,16 +36,22 @@ qm_run <- function(data, ask, ..., parties = NULL, party_column = NULL, epsilon 
 #' @param ask Questions, as in \code{\link{qm_run}}: how wide their intervals will be; or
 #' @param study a study file.
 #' @param records With questions or a study: how many records all parties have together, as far as is public.
+#' @param population With questions: \code{"these records"} for intervals of the noise alone, as for a register.
 #' @param ... Further options of \code{quietmean plan}.
 #' @return A data frame. Without questions a line for each protocol: the mean squared error that is predicted, who trusts whom,
 #'   messages and bytes of one party. With questions a line for each statistic: the widths of its 95 \% interval and of the noise's
 #'   alone, from the narrowest to the widest, and the power of its test.
 #' @export
-qm_plan <- function(parties, ..., epsilon = 1, delta = 1e-6, ask = NULL, study = NULL, records = NULL) {
+qm_plan <- function(parties, ..., epsilon = 1, delta = 1e-6, ask = NULL, study = NULL, records = NULL,
+                    population = NULL) {
   if (!is.null(ask)) {
     study <- tempfile("study-", fileext = ".toml")
     on.exit(unlink(study), add = TRUE)
-    run_command(c("study", "new", ask, option_words(list(name = "plan", epsilon = epsilon, delta = delta, out = study))))
+    run_command(c("study", "new", ask, option_words(list(
+      name = "plan", epsilon = epsilon, delta = delta, population = population, out = study))))
+  }
+  if (is.null(ask) && !is.null(population)) {
+    stop("population goes with ask. A study says it itself: leave it out.", call. = FALSE)
   }
   asked <- if (is.null(study)) list(epsilon = epsilon, delta = delta) else list(study = study, records = records)
   document <- run_command(c("plan", option_words(c(list(parties = parties), asked, list(...)))))

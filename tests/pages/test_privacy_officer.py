@@ -85,7 +85,7 @@ def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
         for expected in (
             "What is protected: all that one party contributes",
             "any coalition of 1 party",
-            "Released: 1 number what released standard error 95 % for the population",
+            "Released: 1 number what released standard error 95 % interval",
             "Refund rule",
             "clinic 0, clinic 1",
             "finished today",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import quietmean as qm
 from quietmean.cli.answers import ResultScreen, write_privacy_page, write_report
 from quietmean.cli.main import main
 from quietmean.core.codec import to_plain
@@ -25,12 +26,15 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning.influence import influence_of
 from quietmean.protocols import registry
 from quietmean.randomness import Seed
+from quietmean.report import StudyReport, write_study_report
+from quietmean.report.released import released_of
 from quietmean.statistics.printed import TidyTests, notes_of, together
 from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyOutcome, conclude
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import first_screen as screens
+from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.first_screen import ALWAYS, Ended, first_screen
 from support.outcomes import EVERY_KIND, finished, run_of
 from support.promises import lines_of_page
@@ -265,6 +269,43 @@ def test_a_study_of_these_records_has_the_interval_of_the_noise() -> None:
         assert [low, high] == pytest.approx(answers[each][field], abs=0.006)
     assert "not sampling" in " ".join(first_screen(receipt_of(about)))
     assert "covers sampling" in " ".join(first_screen(receipt_of(outcome)))
+
+
+def test_an_answer_about_these_records_quotes_one_interval_wherever_it_is_shown(tmp_path: Path) -> None:
+    """Of every kind of statistic: on the screen, in rows, in the report and on the privacy page."""
+    usual = finished(*EVERY_KIND, noise=1.0)
+    these = replace(usual, workload=replace(usual.workload, these_records=True))
+    for outcome, about in ((usual, False), (these, True)):
+        receipt = receipt_of(outcome)
+        terms = [term for entry in receipt["result"]["statistics"] for term in terms_of(entry)]
+        rows = [term.row() for term in terms]
+        same = [[row[f"{noise}conf.{end}"] for end in ("low", "high")] for noise in ("", "noise.") for row in rows]
+        assert (same[: len(rows)] == same[len(rows) :]) == about
+        screen = " ".join(" ".join(first_screen(receipt)).split())
+        assert (ABOUT_THESE in screen) == about
+        assert ("(noise only)" in screen) != about
+        page = tmp_path / f"{about}.html"
+        report = StudyReport.of_outcome("all", outcome, list("abcdef"), messages=1, bytes=1, seconds=1.0)
+        write_study_report(report, page)
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        assert ("95 % for the population" in text) != about
+        assert ("random sample" in text) != about
+        assert ("about these records alone, so that is the interval to quote" in text) == about
+        released = released_of(receipt["result"]["statistics"])
+        assert {number.these_records for number in released} == {about}
+
+
+def test_what_a_study_is_about_is_the_same_by_command_and_from_python(tmp_path: Path) -> None:
+    said: dict[str, Any] = {"name": "ages", "epsilon": 1.0, "delta": 1e-6}
+    files = {}
+    for population in ("beyond", "these records"):
+        files[population] = tmp_path / f"{population}.toml"
+        words = [word for name, value in said.items() for word in (f"--{name}", str(value))]
+        new = ["study", "new", "mean(age in 0..100)", *words, "--population", population, "--out", str(files[population])]
+        main(new)
+        study = qm.Study(["mean(age in 0..100)"], **said, population=population)
+        assert StudyTerms.load(files[population]).describe() == study.terms.describe()
+    assert "population" not in StudyTerms.load(files["beyond"]).describe()
 
 
 @pytest.mark.parametrize("name", ["packed-sharing", "cordp-dme", "gossip", "committee", "every kind"])

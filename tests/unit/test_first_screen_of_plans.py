@@ -8,13 +8,16 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.cli.main import main
+from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyTerms
-from quietmean.studies.outcome.feasible import Forecast, Needed
+from quietmean.studies.outcome.about_intervals import ABOUT_THESE
+from quietmean.studies.outcome.feasible import Forecast, Needed, noise_of_total
 
 STUDY = """
 [study]
@@ -127,6 +130,38 @@ def test_more_records_than_needed_are_never_wider_than_asked(records: int, width
     assert (enough <= records) == (term.usual_width <= width) == (half <= width / 2)
     # With as many it is so narrow.
     assert Forecast(study, plan, enough).expected[0].usual_width <= width * 1.01
+
+
+@pytest.mark.parametrize("population", ["beyond", "these records"])
+def test_a_plan_has_the_widths_that_answers_will_have(population: str) -> None:
+    """Within a tenth of the intervals that answers of drawn studies quote, whatever the study is about."""
+    asked = ["mean(age)", "proportion(smoker)", "variance(age)", "histogram(age, bins=4)"]
+    fields = {
+        "name": "ages",
+        "epsilon": 2.0,
+        "delta": 1e-6,
+        "accept_wide": True,
+        "protocol": "local-dp",
+        "population": population,
+    }
+    guessed = [{"name": "age", "low": 0, "high": 110, "guess": [50, 12]}, {"name": "smoker", "boolean": True}]
+    study = StudyTerms.parse(fields | {"ask": asked, "column": guessed})
+    records, rng = 4000, np.random.default_rng(20261129)
+    forecast = Forecast(study, study.choice(4).plan, records)
+    noise, workload = noise_of_total(forecast.plan) / records, study.workload
+    about = {"population": population} if workload.these_records else {}
+    widths = []
+    for _ in range(20):
+        table = np.column_stack([np.clip(rng.normal(50, 12, records), 0, 110), rng.random(records) < 0.5])
+        mean = workload.of_records(table).mean(axis=0) + noise * rng.standard_normal(workload.dimension)
+        terms = [terms_of({**answer.to_json(), **about}) for answer in workload.decode(mean, noise, float(records))]
+        quoted = [{term.term: term.population for term in own} for own in terms]
+        widths.append([own[each.term][1] - own[each.term][0] for own, each in zip(quoted, forecast.expected, strict=True)])
+    planned = [each.usual_width for each in forecast.expected]
+    assert planned == pytest.approx(np.median(widths, axis=0), rel=0.1)
+    assert (ABOUT_THESE in forecast.sentences()) == (population == "these records")
+    assert all(("from the noise alone" in line) == (population == "these records") for line in forecast.lines())
+    assert all(("these records alone" in text) == (population == "these records") for text in forecast.shortly())
 
 
 def test_what_is_enough_is_not_rounded_beyond_what_there_is() -> None:

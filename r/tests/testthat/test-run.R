@@ -64,5 +64,8 @@ test_that("a study is planned with the widths of its intervals", {
   table <- suppressMessages(qm_plan(parties = 5, study = study, records = 2000))
   expect_equal(table$name, "mean(age)")
   expect_equal(table, asked)
+  these <- suppressMessages(qm_plan(5, ask = "mean(age in 15..50)", records = 2000, epsilon = 4, population = "these records"))
+  expect_equal(c(these$width.low, these$width.high), c(these$noise.width.low, these$noise.width.high))
+  expect_error(qm_plan(5, population = "these records"), "population goes with ask")
   expect_true(table$noise.width.low > 0 && table$width.high >= table$noise.width.low)
 })

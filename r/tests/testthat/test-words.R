@@ -1,6 +1,7 @@
 test_that("options become words of the command", {
   expect_equal(option_words(list(dropouts = 0.1, accept_wide = TRUE, no_ledger = FALSE, out = NULL)),
                c("--dropouts", "0.1", "--accept-wide"))
+  expect_equal(option_words(list(population = "these records")), c("--population", "these records"))
   expect_error(option_words(list(0.1)), "needs a name")
 })
 

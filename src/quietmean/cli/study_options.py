@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from cyclopts import Parameter
 
@@ -77,6 +77,9 @@ class TargetOptions(PromiseOptions):
     allocate
         How statistics share the budget. shares: each as it declares. widths: all intervals as narrow as possible, each relative
         to its sampling error.
+    population
+        What intervals are about. beyond: more people than these, with sampling error. "these records": these alone, with the
+        noise only, as for registers and official figures. Default beyond.
     accept_wide
         Go on although the noise of a statistic is wider than its bounds.
     """
@@ -90,6 +93,7 @@ class TargetOptions(PromiseOptions):
     dropouts: float = 0.0
     protocol: str = "auto"
     allocate: str = "shares"
+    population: Literal["beyond", "these records"] | None = None
     accept_wide: bool = False
 
     def fields(self) -> dict[str, Any]:

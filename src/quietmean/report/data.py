@@ -52,6 +52,8 @@ class ReportedOutcome(Protocol):
     def rows(self) -> str | int | None: ...
     @property
     def sites_per_person(self) -> int: ...
+    @property
+    def these_records(self) -> bool: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +109,8 @@ class StudyReport:
     # Where persons are the unit: which of their rows count, and at how many parties one is at most.
     rows: str | int | None = None
     sites_per_person: int = 1
+    # Is it about these records alone? Then nothing is said of a population.
+    these_records: bool = False
 
     @classmethod
     def of_outcome(
@@ -122,12 +126,14 @@ class StudyReport:
 
         ``more``: the fields that the outcome does not give, such as messages, bytes and seconds.
         """
-        estimates = combined(outcome.answers)
+        these = outcome.these_records
+        answers = tuple(answer.about_these_records() for answer in outcome.answers) if these else outcome.answers
+        estimates = combined(answers)
         by_record = outcome.target.unit.within_party
         return cls(
             title=title,
             terms=list(estimates.terms),
-            only_means=len(column_means(outcome.answers)) == len(outcome.answers),
+            only_means=len(column_means(answers)) == len(answers),
             bounds=list(zip(estimates.low.tolist(), estimates.high.tolist(), strict=True)),
             estimate=estimates.value,
             standard_error=estimates.standard_error,
@@ -146,7 +152,8 @@ class StudyReport:
             influence=outcome.influence_sentences,
             rows=outcome.rows,
             sites_per_person=outcome.sites_per_person,
-            answers=outcome.answers,
+            these_records=these,
+            answers=answers,
             true_answers=truth,
             **more,
         )

@@ -289,7 +289,9 @@ class OfficerPage:
         ]
         count = len(self.stated.released)
         heading = f"Released: {count_of(count, 'number')}" if count else "What was released"
-        note = "Each with noise for privacy, whose standard error stands beside it; the interval counts sampling, too."
+        these = any(number.these_records for number in listed)
+        covers = "covers the noise alone, as the study is about these records" if these else "counts sampling, too"
+        note = f"Each with noise for privacy, whose standard error stands beside it; the interval {covers}."
         if not count:
             note = "The file does not say what was computed. What every party publishes at the end is public; a receipt lists it."
         if any(not math.isfinite(number.estimate) for number in listed):

@@ -31,6 +31,7 @@ _NEIGHBOURS = {
 
 # A finite population has no sampling error.
 _WHICH_TO_QUOTE = "Quote that of the noise where these {counted} are all that the question is about, as in a census."
+_OF_THESE = "The study is about these {counted} alone, so that is the interval to quote."
 
 
 def write_study_report(report: StudyReport, path: Path, force: bool = False) -> None:
@@ -68,7 +69,9 @@ def render(report: StudyReport) -> str:
         assumptions=owner.assumptions,
         counted=in_words_of(report.unit, "records", report.rows),
         influence=report.influence,
-        quoted=_WHICH_TO_QUOTE.format(counted=in_words_of(report.unit, "records", report.rows)),
+        quoted=(_OF_THESE if report.these_records else _WHICH_TO_QUOTE).format(
+            counted=in_words_of(report.unit, "records", report.rows)
+        ),
     )
 
 
@@ -93,7 +96,7 @@ def _who_did_what(report: StudyReport) -> str:
 def _how_sure(report: StudyReport) -> SummaryCard:
     """One estimate: both intervals. Several means: the first ones. Many numbers: in how many the noise is the smaller error."""
     if len(report.terms) == 1:
-        both = [(report.population, ""), (report.of_noise, " (noise only)")]
+        both = [(report.population, ""), (report.of_noise, " (these records alone)" if report.these_records else " (noise only)")]
         known = [(ends, of_what) for ends, of_what in both if ends is not None and not np.isnan(ends).any()]
         interval = "".join(f"95 % interval: {interval_text(ends[0].tolist())}{of_what}. " for ends, of_what in known[:1])
         return _sure(report, f"{interval}The standard error is that of the noise.")

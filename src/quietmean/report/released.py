@@ -19,7 +19,7 @@ from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.statistics.printed import capital, may_leave_out, shown
-from quietmean.statistics.tidy import Term, terms_of
+from quietmean.statistics.tidy import THESE_RECORDS, Term, terms_of
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account
@@ -250,7 +250,7 @@ class Stamps:
 @dataclass(frozen=True)
 class ReleasedNumber:
     """One number that was published: which term of which statistic ("" of one that is a single number), its estimate, and the
-    standard error of the privacy noise (inf: unknown); ``texts``: both and the population's interval, as every page has them.
+    standard error of the privacy noise (inf: unknown); ``texts``: both and the interval to quote, as every page has them.
 
     ``smaller``: is the noise a smaller error than the sampling; None where nothing is said about a population.
     """
@@ -261,6 +261,7 @@ class ReleasedNumber:
     error: float
     texts: tuple[str, str, str]
     smaller: bool | None = None
+    these_records: bool = False
 
     @property
     def name(self) -> str:
@@ -348,7 +349,7 @@ def _of_entry(entry: Mapping[str, Any]) -> list[ReleasedNumber]:
         terms = terms_of(entry)
     except (LookupError, TypeError, ValueError, AttributeError):
         return []
-    sampled = entry.get("standard_error_population") is not None
+    sampled = entry.get("standard_error_population") is not None and entry.get("population") != THESE_RECORDS
     return [_released(term, is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
 
 
@@ -363,7 +364,13 @@ def _released(term: Term, smaller: bool | None) -> ReleasedNumber:
     texts, parts = shown(term), (part for part in (term.group, term.own) if part)
     error = math.inf if math.isnan(term.noise_error) else term.noise_error
     return ReleasedNumber(
-        term.name, ", ".join(parts), term.estimate, error, (texts.estimate, texts.noise_error, texts.population), smaller
+        term.name,
+        ", ".join(parts),
+        term.estimate,
+        error,
+        (texts.estimate, texts.noise_error, texts.interval),
+        smaller,
+        term.these_records,
     )
 
 

@@ -42,6 +42,13 @@ class Answer:
         estimates = Estimates(entries, True, own.since, headline=own.headline, n=np.zeros((len(entries), 2)), reason=why.message)
         return replace(self, estimates=estimates, records=0.0).flagged(why)
 
+    def about_these_records(self) -> Answer:
+        """Say nothing about a population."""
+        own = self.estimates
+        return replace(
+            self, estimates=replace(own, noise_only=True, reason=own.reason or "the study is about these records alone")
+        )
+
     def flagged(self, flag: Flag) -> Answer:
         """Put a flag before its own."""
         worded = replace(flag, message=flag.message.replace("records", self.counted))

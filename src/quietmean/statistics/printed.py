@@ -53,13 +53,10 @@ class Shown:
     noise: str
     p: str
     n: str
-    these_records: bool = False
 
     @property
     def interval(self) -> str:
-        """The interval to quote: of the population, else of the noise alone, which then says so unless it was asked for."""
-        if self.these_records:
-            return self.noise
+        """The interval to quote: of what the study is about, else of the noise alone, which then says so."""
         if self.population != UNKNOWN or self.noise == UNKNOWN:
             return self.population
         return f"{self.noise} (noise only)"
@@ -82,7 +79,6 @@ def shown(term: Term) -> Shown:
         _interval(term, term.noise, coarsest if term.hidden else max(_usable(term.noise_error), coarsest)),
         "" if math.isnan(term.p_value) else p_text(term.p_value),
         "" if math.isnan(term.n) else about_text(fixed(term.n, 0), term.n_error),
-        term.these_records,
     )
 
 

@@ -18,11 +18,14 @@ Interval = tuple[float, float]
 _ROUNDING = 1e-9
 _NOTHING: Interval = (math.nan, math.nan)
 _TEXTS = ("name", "term", "flag", "since")
+# What a study says whose intervals cover the noise alone.
+THESE_RECORDS = "these records"
 # Statistics that count records, the one whose terms with a colon do, and the one whose groups are of an arm and a cause.
 _COUNTS, _CELLS, _CAUSES = ("count", "histogram"), "crosstab", "cumulative-incidence"
 
-# The columns of rows by their types. std.error and conf are of the population, with the noise in them, and those of the noise
-# alone stand beside; since: the day that estimate and intervals count days from, where they are dates.
+# The columns of rows by their types. std.error and conf are of what the study is about, a population or these records, with the
+# noise in them, and those of the noise alone stand beside.
+# since: the day that estimate and intervals count days from, where they are dates.
 TERM_COLUMNS: Kinds = {
     name: str if name in _TEXTS else float
     for name in (
@@ -47,10 +50,10 @@ class Term:
     """One term of an answer: NaN for what is not known.
 
     ``name`` and ``kind``: of the statistic; ``term``: with its ``group``, where it has one. ``error`` and ``population``: of the
-    population, with the noise in them. ``flags``: codes of those that are about it; ``upper``: what a count is below that noise
-    hides. ``since``: the day that the numbers count days from, "" where they are no days. ``truth``: without noise,
-    where a local run knows it. ``label``: what it is called on pages and terminals. ``n_error``: standard error of the noise in
-    ``n``. ``these_records``: the interval to quote is that of the noise.
+    population, with the noise in them; of the noise alone where the study is about ``these_records``. ``flags``: codes of
+    those that are about it; ``upper``: what a count is below that noise hides. ``since``: the day that the numbers count days
+    from, "" where they are no days. ``truth``: without noise, where a local run knows it. ``label``: what it is called on
+    pages and terminals. ``n_error``: standard error of the noise in ``n``.
     """
 
     name: str
@@ -120,14 +123,15 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
     def stated(field: str) -> Any:
         return _at(document.get(field), group, own)
 
+    these = document.get("population") == THESE_RECORDS
     return Term(
         str(document.get("name", "")),
         str(document.get("kind", "")),
         group or "",
         label,
         number_of(stated("estimate")),
-        number_of(stated("standard_error_population")),
-        _interval(stated("interval_population")),
+        number_of(stated("standard_error" if these else "standard_error_population")),
+        _interval(stated("interval_noise" if these else "interval_population")),
         number_of(stated("standard_error")),
         _interval(stated("interval_noise")),
         number_of(stated("test_statistic")),
@@ -139,7 +143,7 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
         number_of(stated("true_value")),
         _readable(document, label),
         number_of(stated("n_standard_error")),
-        document.get("population") == "these records",
+        these,
     )
 
 

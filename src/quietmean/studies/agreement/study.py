@@ -31,6 +31,7 @@ from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.persons import Persons
 from quietmean.statistics.question_texts import question_texts
 from quietmean.statistics.questions import read_questions
+from quietmean.statistics.tidy import THESE_RECORDS
 from quietmean.studies.agreement.deadlines import (
     CommitteeTerms,
     Deadlines,
@@ -112,6 +113,9 @@ class StudyTerms(JointTerms):
         if isinstance(fields, Mapping) and fields.get("unit") == PrivacyUnit.PERSON:
             usual = {"rows": MEAN_OF_ROWS, "sites_per_person": 1}
             fields = {**fields, **{name: value for name, value in usual.items() if fields.get(name) is None}}
+        if isinstance(fields, Mapping) and fields.get("population") == "beyond":
+            # As where nothing is said: the same study.
+            fields = {**fields, "population": None}
         named = isinstance(fields, Mapping) and isinstance(fields.get("protocol"), str)
         if not named or not isinstance(fields.get("options", {}), Mapping):
             return fields
@@ -298,7 +302,7 @@ class StudyTerms(JointTerms):
             rows=self.rows or MEAN_OF_ROWS,
             sites_per_person=self.sites_per_person or 1,
             products=self.committee is not None and bool(self.committee.products),
-            these_records=self.population == "these records",
+            these_records=self.population == THESE_RECORDS,
         )
         return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from quietmean.core.readable import either_side, error_text, fixed, for_terminal
 from quietmean.statistics.tidy import Interval, Term
 
+ABOUT_THESE = "Intervals are about these records alone: they cover the privacy noise, not sampling."
+
 
 def about_intervals(terms: Sequence[Term]) -> Iterator[str]:
     """What the intervals cover, and how much of them is noise."""
     if any(term.these_records for term in terms):
-        yield "Intervals are about these records alone: they cover the privacy noise, not sampling."
+        yield ABOUT_THESE
         return
     sampled = [term for term in terms if _half(term.population)]
     alone = [term for term in terms if not _half(term.population) and _half(term.noise)]

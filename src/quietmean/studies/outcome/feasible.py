@@ -28,6 +28,7 @@ from quietmean.studies.agreement.deadlines import require_ahead, require_alike
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import require_private
 from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 
 if TYPE_CHECKING:
     from quietmean.studies.agreement.sealed import Sealed
@@ -144,8 +145,8 @@ class Forecast:
         return [term.to_json() | self._remedies(term) | self._bins(term) for term in self.expected]
 
     def sentences(self) -> list[str]:
-        """The sentences of the forecast, one for each statistic."""
-        return [self._sentence(term) for term in self.expected]
+        """The sentences of the forecast, one for each statistic, and what the intervals are about where that is not usual."""
+        return [*map(self._sentence, self.expected), *([ABOUT_THESE] if self.study.workload.these_records else [])]
 
     @property
     def lost(self) -> list[str]:
@@ -172,8 +173,9 @@ class Forecast:
 
     def shortly(self) -> list[str]:
         """Return how far the noise moves each statistic, half the width of its 95 % interval, in a few words."""
+        about = "noise; these records alone" if self.study.workload.these_records else "noise"
         return [
-            f"{term.statistic.text} " + ("hidden by noise" if term.hopeless else f"{_half(term.noise)} (noise)")
+            f"{term.statistic.text} " + ("hidden by noise" if term.hopeless else f"{_half(term.noise)} ({about})")
             for term in self.expected
         ]
 

@@ -31,6 +31,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
 from quietmean.statistics.estimate import in_part, known
+from quietmean.statistics.tidy import THESE_RECORDS
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 
@@ -123,6 +124,10 @@ class StudyOutcome:
         return self.workload.sites_per_person
 
     @property
+    def these_records(self) -> bool:
+        return self.workload.these_records
+
+    @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """All that the certificate takes for granted, with what the study says of persons, and this party's owner of a query."""
         progress = for_unit(self.certificate.assumptions, self.target.unit, self.workload.sites_per_person)
@@ -213,7 +218,7 @@ class StudyOutcome:
 
     @property
     def _about(self) -> dict[str, str]:
-        return {"population": "these records"} if self.workload.these_records else {}
+        return {"population": THESE_RECORDS} if self.these_records else {}
 
     def by_column(self, values: Mapping[str, float]) -> Any:
         """Values of means for JSON: of several columns an object by name, of one column its number.

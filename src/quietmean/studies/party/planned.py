@@ -18,6 +18,7 @@ from quietmean.core.tables import Kinds, table_html, table_text
 from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
 from quietmean.statistics.expectation import STUDIES, Expected
 from quietmean.studies.agreement.deadlines import in_hours, in_words
+from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.feasible import Forecast, Needed, feasible
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.contract import CommitteeWords
@@ -154,7 +155,7 @@ class PlannedStudy(TableFile):
         yield f"{plan.protocol.name}, {count_of(target.parties, 'party', 'parties')}{of}: {epsilon} guaranteed"
         if self._forecast is not None:
             yield from (f"  {line}" for line in self._forecast.lines(self.needed))
-            yield "Intervals: 95 %, sampling and noise."
+            yield ABOUT_THESE if study.workload.these_records else "Intervals: 95 %, sampling and noise."
         if study.committee is not None:
             words = CommitteeWords(study.committee, None, study.workload)
             yield f"against {words.against}; {words.otherwise}"
@@ -227,7 +228,8 @@ class PlannedStudy(TableFile):
         """What the table does not say."""
         if self._forecast is None:
             return ["How wide the intervals will be is not known. Give records, how many all parties have together."]
-        return [*self._forecast.lost, *(remedy.sentence for remedy in self.needed)]
+        about = [ABOUT_THESE] if self.study.workload.these_records else []
+        return [*about, *self._forecast.lost, *(remedy.sentence for remedy in self.needed)]
 
 
 def _row(expected: Expected) -> dict[str, Any]:

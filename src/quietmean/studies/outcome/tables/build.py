@@ -24,7 +24,8 @@ from quietmean.statistics.printed import (
     together,
     who_is_counted,
 )
-from quietmean.statistics.tidy import Term, terms_of
+from quietmean.statistics.tidy import THESE_RECORDS, Term, terms_of
+from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.influence import checked_text
 
 # Marks of footnotes, in their order; beyond z they are doubled.
@@ -298,7 +299,9 @@ def _about(document: Mapping[str, Any], counted: str) -> list[str]:
     """Notes: how many records it is about, how intervals were made, and why there is none for a population."""
     who = who_is_counted(document, counted)
     sentences = [f"n: {who}."] if who else []
-    if document.get("reason"):
+    if document.get("population") == THESE_RECORDS:
+        sentences.append(ABOUT_THESE)
+    elif document.get("reason"):
         sentences.append(f"No interval of the population: {document['reason']}.")
     method = str(document.get("method", ""))
     return [*sentences, f"{method[:1].upper()}{method[1:]}."] if method else sentences
