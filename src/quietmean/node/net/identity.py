@@ -271,7 +271,7 @@ def show_hidden(text: str) -> str:
 
 def _objection(name: str) -> str:
     if not name:
-        return "is empty: every party needs a name"
+        return "is empty. Give every party a name."
     if len(name) > LONGEST_NAME:
         return f"has {len(name)} characters. Choose at most {LONGEST_NAME}."
     hidden = [sign for sign in name if not _is_shown(sign)]
@@ -280,12 +280,12 @@ def _objection(name: str) -> str:
     if name != name.strip(" ") or "  " in name:
         return "has spaces at an end or two in a row. Leave them out."
     if not unicodedata.is_normalized("NFC", name):
-        return "is not in Unicode's form NFC: type it again, with whole letters"
+        return "is not in Unicode's form NFC. Write it again with whole letters."
     scripts = sorted({script for sign in name if (script := _script(sign))})
     if len(scripts) > 1:
         return f"mixes letters of {' and '.join(scripts)}, which may look alike. Use one script."
     if not any(unicodedata.category(sign)[0] in "LN" for sign in name):
-        return "has neither letters nor digits: nobody could say it on the phone"
+        return "has neither letters nor digits. Choose a name that can be said on the phone."
     return ""
 
 
