@@ -71,6 +71,7 @@ OF_STUDY: dict[str, Any] = {
     "dropouts": 0.25,
     "protocol": "adqsp",
     "allocate": "widths",
+    "population": "these records",
     "accept_wide": True,
 }
 NOT_SAID = "refused: "
@@ -130,7 +131,7 @@ def studied(*names: str) -> str:
     bound = None if target.nats is not None else (target.epsilon, target.delta)
     return repr((bound, target.nats, target.eavesdropping, target.unit, target.colluding, target.dropouts, study.protocol,
                  workload.rows, workload.sites_per_person, workload.count, workload.scales, target.sensitivity,
-                 workload.allocated, study.accept_wide))  # fmt: skip
+                 workload.allocated, workload.these_records, study.accept_wide))  # fmt: skip
 
 
 def test_of_a_study() -> None:

@@ -43,6 +43,8 @@ TAKEN: dict[str, set[str]] = {
     "--dictionary": {"table", "xlsx", "parquet"}, "--program": {
         "text", "empty", "blank", "json list", "table", "xlsx", "parquet", "sqlite", "log"},
 }  # fmt: skip
+# What a command begins where it is not there yet: a key, or the ledger of a new desk.
+MADE = {("key new", "--key"), ("accept", "--key"), ("site desk", "--ledger")}
 # Where a command writes.
 WRITTEN = {"--out", "--receipt", "--report", "--table", "--store"}
 
@@ -257,7 +259,7 @@ class Drawer:
         kind = self.random.choice([one for one in kinds_of if one not in TAKEN[name]])
         if name in WRITTEN and kind == "missing":
             return None
-        made = command in ("key new", "accept") and name == "--key" and "missing" in kind
+        made = (command, name) in MADE and "missing" in kind
         if made or (command, kind) == ("key revoke", "revocation"):
             return None
         suffix = Path(words[place]).suffix or ".dat"

@@ -156,6 +156,8 @@ def unfit_field(name: str, reason: str) -> InputError:
 
 def reason_of(error: BaseException) -> str:
     """Why, in the system's words, without its number and without the path, which the sentence around it has."""
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder"
     return str(getattr(error, "strerror", None) or error)
 
 

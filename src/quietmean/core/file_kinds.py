@@ -86,7 +86,8 @@ class FileKind(Enum):
     COMMITTEE_CONTRIBUTION = "a contribution to a committee", "quietmean join STUDY --contributions FOLDER"
     SUMS = "sums of a committee", "quietmean result STUDY {}"
     APPROVAL = "an approval", "quietmean join STUDY --approval {}"
-    VOUCHER = "a voucher", "quietmean send STUDY --key {}"
+    # It goes beside its key, and no option names it.
+    VOUCHER = "a voucher", ""
     DROP_RECEIPT = "a drop's receipt", ""
     REVOCATION = "a revocation", "quietmean key revoke {}"
     STUDY_KEYS = "a party's keys for one study", ""

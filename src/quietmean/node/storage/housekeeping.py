@@ -12,6 +12,7 @@ from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.outage import Trouble, outage_of, refuse_outage, trouble_of
 
 _TABLES = {"fact", "inbox", "state"}
+_LISTED = "Name one that quietmean site clean FOLDER lists."
 _MAGIC = b"SQLite format 3\0"
 # Behind the name of a store: of SQLite, of large vectors, and of the status.
 _OWN = ("", "-wal", "-shm", "-journal", ".vectors")
@@ -120,9 +121,7 @@ def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
             start = file.read(len(_MAGIC))
         database = sqlite3.connect(f"file:{quote(str(store.absolute()))}?{mode}", uri=True, timeout=0, isolation_level=None)
     except FileNotFoundError:
-        raise InputError(
-            f"store {store} does not exist. Run quietmean site clean FOLDER, which lists those of a folder."
-        ) from None
+        raise InputError(f"store {store} does not exist. {_LISTED}") from None
     except (OSError, sqlite3.Error) as error:
         refuse_outage(error, store)
         raise InputError(f"store {store} cannot be opened. Check the path and your access rights.") from None
@@ -130,7 +129,7 @@ def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
     if start != _MAGIC and not _has_log(store):
         database.close()
         refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
-        raise InputError(f"file {store} is not a store of quietmean. Nothing was removed.")
+        raise InputError(f"file {store} is not a store of quietmean. {_LISTED}")
     return database
 
 
@@ -151,5 +150,5 @@ def _lock(database: sqlite3.Connection, store: Path) -> bool:
         raise InputError(f"store {store} cannot be opened, it is damaged. Restore it.") from None
     if not tables >= _TABLES:
         refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
-        raise InputError(f"file {store} is not a store of quietmean. Nothing was removed.")
+        raise InputError(f"file {store} is not a store of quietmean. {_LISTED}")
     return True
