@@ -157,6 +157,17 @@ def test_as_many_as_the_policy_wants(join: list[str], capsys: pytest.CaptureFixt
     assert "ed25519" in said(join, capsys)
 
 
+def test_the_contract_names_the_signatures_and_no_other_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ["site", "contract", "study.toml", "--roster", "roster.toml", "--key", "a.key"]
+    main(shown)
+    told = capsys.readouterr().out
+    assert "Required: 1 of its approvers signs, with quietmean site approve.\nTo sign: --accept " in told
+    assert "To agree" not in told
+    write_policy()
+    main(shown)
+    assert "To agree: --accept " in capsys.readouterr().out
+
+
 @pytest.mark.sampled(1)
 def test_it_is_good_for_nothing_else(
     kind: Kind, join: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,7 @@ from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.folders import configuration_folder
-from quietmean.core.readable import ShortFact, indented
+from quietmean.core.readable import ShortFact, count_of, indented
 from quietmean.flower.agreement import FlowerContract, is_flower_agreement
 from quietmean.node.net import Purpose, parse_place, require_name
 from quietmean.studies.agreement.any_study import facts_of
@@ -210,8 +210,11 @@ def contract_command(
         raise SystemExit(InputError.exit_code)
     if not json:
         out.print(f"Allowed by {printable(rules.place)}.")
+        if least := rules.rules.least_approvals:
+            signed = count_of(least, "of its approvers signs", "of its approvers sign")
+            out.print(f"Required: {signed}, with quietmean site approve.")
         more = "" if details else f"   All {len(contract.facts())} terms: --details"
-        out.print(f"To agree: --accept {contract.accept_digest[:DIGITS]}{more}")
+        out.print(f"{'To sign' if least else 'To agree'}: --accept {contract.accept_digest[:DIGITS]}{more}")
 
 
 @Parameter(name="*")
