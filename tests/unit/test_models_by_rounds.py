@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.learning import GeneralizedLinearModel, ProportionalHazards
 from quietmean.learning.models.formulas import FormulaTerms, ModelDesign
+from quietmean.learning.models.least_squares import LeastSquares
 from quietmean.learning.models.model import ModelByRounds
 from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.statistics import Column, Columns
@@ -71,6 +72,7 @@ def reference(kind: str, model: GeneralizedLinearModel, records: Array, outcome:
         "poisson": sm.families.Poisson(),
         "gamma": sm.families.Gamma(log),
         "negative-binomial": sm.families.NegativeBinomial(alpha=1.0),
+        "gaussian": sm.families.Gaussian(),
     }
     by_name = dict(zip([column.name for column in COLUMNS], records.T, strict=True))
     design = model.terms.design({name: by_name[name] for name in model.terms.used})
@@ -85,6 +87,8 @@ CASES = [
     ("poisson", "visits ~ age + bmi + arm", 4, {"exposure": "years"}),
     ("negative-binomial", "visits ~ age + arm", 4, {"residual": 60.0}),
     ("gamma", "cost ~ age + bmi + arm", 5, {"residual": 40.0}),
+    ("gaussian", "cost ~ age * arm + bmi", 5, {}),
+    ("gaussian", "cost ~ 0 + age + bmi", 5, {}),
 ]
 
 
@@ -105,10 +109,22 @@ def test_without_noise_it_is_the_reference(kind: str, formula: str, outcome: int
     assert not answer.flags
     assert answer.completeness is not None
     assert (round(answer.completeness.present), round(answer.completeness.missing)) == (len(own), len(records) - len(own))
+    if kind == "gaussian":
+        return
     ratios = fit.ratios
     assert ratios.of_population is not None
     np.testing.assert_allclose(ratios.value, np.exp(exact.params), rtol=1e-5)
     np.testing.assert_allclose(np.log(ratios.of_population[-1]), exact.conf_int()[-1], atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["gaussian"])
+def test_a_gaussian_model_has_no_ratios(kind: str) -> None:
+    model = glm("cost ~ age", family=kind, rounds=5)
+    table = pd.DataFrame(complete(patients(300), *range(8))[:, [0, 5]], columns=["age", "cost"])
+    table = table.assign(bmi=20.0, arm="a", ill=0, visits=0, years=1.0, died=0)
+    model.fit(table, parties=3)
+    assert model.epsilon <= BUDGET["epsilon"]
+    refused("differences of means, not ratios. Read coefficients", lambda: model.ratios)
 
 
 def test_a_term_of_several_coefficients_has_walds_test() -> None:
@@ -174,6 +190,148 @@ def test_hazards_without_noise_are_the_reference(baseline: str) -> None:
     np.testing.assert_allclose(answer.population[places], exact.bse[-3:], rtol=5e-3)
     assert set(answer.headline) == {"age", "arm[T.b]", "arm[T.c]"} | set()
     assert not answer.flags
+
+
+# -- least squares at the scale of the data --------------------------------------------------------------------------------------
+
+
+def least_squares(rounds: int = 8, scale: float = 1.0, formula: str = "cost ~ age + bmi + arm") -> GeneralizedLinearModel:
+    """Costs are in units of 1 / ``scale``."""
+    columns = [column if column.name != "cost" else Column(name="cost", low=0.0, high=4000 * scale) for column in COLUMNS]
+    return GeneralizedLinearModel(formula, columns, family="gaussian", rounds=rounds, **BUDGET)
+
+
+def states(model: GeneralizedLinearModel, records: Array, noise: float, seed: int) -> Iterator[tuple[LeastSquares, DesignRows]]:
+    """The state before each round, and after the last."""
+    design, rng = model._design_for(1), np.random.default_rng(seed)
+    newton, rows = model._newton(design), model._rows(design, records, 0)
+    assert isinstance(newton, LeastSquares)
+    for _ in range(model.rounds):
+        yield newton, rows
+        moved(newton, [rows], noise, rng)
+    yield newton, rows
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 0.02])
+def test_no_record_is_longer_than_the_session_takes_in_any_round_of_least_squares(noise: float) -> None:
+    """Whatever was released before: rows within bounds, at them and beyond, and outcomes far away."""
+    model, longest = least_squares(), list[float]()
+    for seed, (newton, _) in enumerate(states(model, complete(patients(), *range(8)), noise, 3)):
+        if newton.round == model.rounds:
+            break
+        own = model._rows(model._design_for(1), odd_records(np.random.default_rng(seed), 400), 0)
+        vectors = newton.vectors(own)
+        assert np.isfinite(vectors).all()
+        # Nothing is shortened at the end: what is cut is cut in its part, and the parts fit.
+        longest.append(float(np.linalg.norm(vectors, axis=1).max()))
+    assert max(longest) <= 1 + 1e-12
+    assert min(longest) > 0.5
+
+
+def test_what_is_chosen_comes_from_releases_alone() -> None:
+    """The scale, the start and the rounding are those of what was released, also for who has other records."""
+    model, records = least_squares(), complete(patients(), *range(8))
+    design, rng = model._design_for(1), np.random.default_rng(4)
+    one, other = model._newton(design), model._newton(design)
+    rows, few = model._rows(design, records, 0), model._rows(design, records[:7], 0)
+    for number in range(1, model.rounds + 1):
+        before = {name: np.copy(getattr(other, name)) for name in other._FIELDS}
+        other.vectors(few)
+        mean = one.vectors(rows).mean(axis=0) + 1e-3 * rng.standard_normal(one.dimension)
+        assert all(np.array_equal(before[name], getattr(other, name)) for name in other._FIELDS)
+        for newton in (one, other):
+            newton.moved(number, mean, 1e-3, float(len(records)))
+        assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in one._FIELDS)
+        # What a round is for, and with it what it costs, does not depend on what was released.
+        assert one.schedule == ("moments", "lengths", "scores", "lengths", *["scores"] * 4)
+
+
+def test_noise_is_proportional_to_the_scale_of_the_data_and_not_of_the_bounds() -> None:
+    records = complete(patients(), *range(8))
+    scaled = records.copy()
+    scaled[:, 5] *= 1024.0
+    wide = GeneralizedLinearModel(
+        "cost ~ age + bmi + arm",
+        [column if column.name != "cost" else Column(name="cost", low=0, high=20_000) for column in COLUMNS],
+        family="gaussian",
+        **BUDGET,
+        rounds=8,
+    )
+    plain = fitted(least_squares(), [records], 1e-3, np.random.default_rng(1)).coefficients
+    large = fitted(least_squares(scale=1024.0), [scaled], 1e-3, np.random.default_rng(1)).coefficients
+    np.testing.assert_allclose(large.value, 1024.0 * plain.value, rtol=1e-9)
+    np.testing.assert_allclose(large.standard_error, 1024.0 * plain.standard_error, rtol=1e-9)
+    # Bounds that are five times as wide: as much noise, within a cell of C.
+    further = fitted(wide, [records], 1e-3, np.random.default_rng(1)).coefficients
+    assert (further.standard_error < 2.5 * plain.standard_error).all()
+
+
+def clipped_solution(newton: LeastSquares, rows: DesignRows) -> Array:
+    """The solution of the clipped equation of these records, in the coordinates of the state."""
+    rounded, solution = rows.rows @ newton.rounding.T, newton.coefficients.copy()
+    for _ in range(40):
+        scores = (rows.outcome - rounded @ solution)[:, None] * rounded
+        lengths = np.linalg.norm(scores, axis=1)
+        scores *= np.minimum(1.0, newton.clip / np.maximum(lengths, 1e-300))[:, None]
+        inside = rounded * (lengths <= newton.clip)[:, None]
+        solution += np.linalg.solve(inside.T @ rounded / len(rounded), scores.mean(axis=0))
+    return solution
+
+
+def test_the_noise_of_least_squares_is_that_about_the_solution_of_the_clipped_equation() -> None:
+    model, records, errors = least_squares(), complete(patients(4000), *range(8)), []
+    for seed in range(60):
+        (*_, (newton, rows)) = states(model, records, 2e-3, seed)
+        answer = model.fit_of(model._design_for(1), newton).coefficients
+        truth = newton.scaled(model._design_for(1).scaling).T @ clipped_solution(newton, rows)
+        errors.append((answer.value - truth) / answer.standard_error)
+        assert newton.cut < 0.05
+    # 60 runs: the root mean square is within 0.73 to 1.27 but once in 300.
+    size = np.sqrt(np.nanmean(np.square(errors), axis=0))
+    assert ((size > 0.73) & (size < 1.27)).all(), size
+
+
+@pytest.mark.parametrize(("side", "said"), [(0.01, "above what is expected"), (-0.01, "below what"), (0.0, "than they count.")])
+def test_terms_that_cut_scores_may_have_drawn_away_have_no_p_value(side: float, said: str) -> None:
+    """A term says of what its interval is, and on which side scores are cut."""
+    model, (*_, (newton, _)) = least_squares(), states(least_squares(), complete(patients(), *range(8)), 1e-3, 5)
+    newton.cut, newton.side, newton.tail = 0.012, side, newton.clip
+    answer = model.fit_of(model._design_for(1), newton).coefficients
+    (cut,) = (flag for flag in answer.flags if flag.code == "cut")
+    assert said in cut.text
+    assert "of the clipped equation" in cut.text
+    assert cut.terms == answer.terms
+    assert answer.p_value is None or np.isnan(answer.p_value).all()
+    assert not answer.tests
+    assert np.isfinite(answer.value).all()
+    newton.tail = 0.0
+    tested = model.fit_of(model._design_for(1), newton).coefficients
+    assert tested.p_value is not None
+    assert np.isfinite(tested.p_value).all()
+
+
+def test_least_squares_go_on_from_their_file(tmp_path: Any) -> None:
+    model, records = least_squares(), complete(patients(), *range(8))
+    for number, (newton, rows) in enumerate(states(model, records, 1e-3, 6)):
+        again = model._newton(model._design_for(1))
+        newton.save(tmp_path / f"{number}.npz")
+        again.load(tmp_path / f"{number}.npz")
+        assert all(np.array_equal(getattr(again, name), getattr(newton, name)) for name in newton._FIELDS)
+        if number < model.rounds:
+            np.testing.assert_array_equal(again.vectors(rows), newton.vectors(rows))
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"rounds": 4}, "needs 4 to find its scale. Choose at least 5"),
+        ({"residual": 2.0}, "residual is for families with a scale of their own"),
+        ({"exposure": "years"}, "a gaussian model adds its terms. Leave it out"),
+        ({"formula": "ill ~ age"}, "Declare it with bounds"),
+    ],
+)
+def test_what_a_gaussian_model_cannot_be_is_refused(more: dict[str, Any], sentence: str) -> None:
+    refused(sentence, glm, **{"formula": "cost ~ age", "family": "gaussian", **more})
 
 
 # -- how far one record moves a round --------------------------------------------------------------------------------------------

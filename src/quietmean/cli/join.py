@@ -152,8 +152,10 @@ class OwnModel:
 
     def document(self) -> dict[str, Any]:
         """What came of it, the same at all parties."""
-        ratios, coefficients = self.model.ratios.to_json(), self.model.coefficients.to_json()
-        return {"model": {"kind": self.model.kind, "coefficients": coefficients, "ratios": ratios, "kept": str(self.kept)}}
+        answers = {"coefficients": self.model.coefficients.to_json()}
+        if self.model.family.ratio:
+            answers["ratios"] = self.model.ratios.to_json()
+        return {"model": {"kind": self.model.kind, **answers, "kept": str(self.kept)}}
 
 
 def show_session(document: dict[str, Any], account: Account | None, *, details: bool, json: bool) -> None:
@@ -165,8 +167,9 @@ def show_session(document: dict[str, Any], account: Account | None, *, details: 
         print_json(document)
     else:
         if model := document.get("model"):
-            out.print(repr(TidyTerms.of([model["ratios"]])))
-            for message in model["ratios"]["messages"]:
+            answer = model.get("ratios", model["coefficients"])
+            out.print(repr(TidyTerms.of([answer])))
+            for message in answer["messages"]:
                 out.print(message)
         for line in screen_of(receipt, details=details):
             out.print(readable_line(line))

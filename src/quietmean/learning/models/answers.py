@@ -23,7 +23,6 @@ from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, chi_sq
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.paired_columns import Sampling
 
-METHOD = "maximum likelihood by Newton's rounds; robust (sandwich) variances"
 # How far coefficients may be from where they are in a direction that nothing is known of, as a standard deviation; that may be
 # so much of a term's standard error, and turns of a direction by noise are up to so many deviations.
 _PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0
@@ -31,8 +30,13 @@ _PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0
 _SETTLED, _BY_NOISE = 1.0, 3.0
 # Outcomes differ at a level where that is more than so many deviations of the noise.
 _APART = 2.0
-# The part of records that were cut from which on the answer is another one.
-_CUT = 0.01
+# The part of records that were cut from which on the answer is another one; and the bound on what scores that are cut do to a
+# term, over its error, which is a quarter of its interval.
+_CUT, _DRAWN = 0.01, 0.98
+
+
+# On which side of what is expected most scores are cut.
+_SIDES = {0: "", 1: ", most of them above what is expected", -1: ", most of them below what is expected"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,10 @@ class Fit:
         inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
         return inverse, vectors[:, ~known]
 
+    @property
+    def _plausible(self) -> float:
+        return _PLAUSIBLE * math.sqrt(self.newton.dispersion)
+
     @cached_property
     def _gradients(self) -> Array:
         """The gradients of the coefficients of each term by the score, (terms, p)."""
@@ -68,9 +76,9 @@ class Fit:
         size = len(step)
         inner = errors.score**2 * np.eye(size)
         # How far a step would go in directions that nothing is known of.
-        hidden = _PLAUSIBLE**2 * self._directions[1].shape[1]
+        hidden = self._plausible**2 * self._directions[1].shape[1]
         inner += errors.information**2 / 2 * ((float(step @ step) + hidden) * np.eye(size) + np.outer(step, step))
-        hidden_parts = _PLAUSIBLE * self.scaling.T @ self._directions[1]
+        hidden_parts = self._plausible * self.scaling.T @ self._directions[1]
         noise: Array = self._gradients @ inner @ self._gradients.T + hidden_parts @ hidden_parts.T
         return noise
 
@@ -84,8 +92,8 @@ class Fit:
         lengths = np.sum(gradients**2, axis=1)
         own = np.einsum("ij,jk,ik->i", gradients, squares, gradients)
         # What the model says, of the information itself.
-        model = np.einsum("ij,jk,ik->i", gradients, newton.information, gradients)
-        uncertainty = (errors.squares**2 + 4 * errors.information**2) * lengths**2
+        model = newton.dispersion * np.einsum("ij,jk,ik->i", gradients, newton.information, gradients)
+        uncertainty = (errors.squares**2 + 4 * (newton.dispersion * errors.information) ** 2) * lengths**2
         return Sampling(own * more, uncertainty * more**2).shrink_towards(model * more)
 
     @cached_property
@@ -103,7 +111,7 @@ class Fit:
         leaks = np.linalg.norm(self.scaling.T @ weak, axis=1)
         turned = self.newton.errors.information * math.sqrt(weak.shape[1] / 2) * np.linalg.norm(self._gradients, axis=1)
         errors = np.sqrt(np.diag(self.noise) + np.maximum(self.sampling.variances, 0.0))
-        return np.asarray((_PLAUSIBLE * leaks > _LEAK * errors) & (leaks > _TURNED * turned))
+        return np.asarray((self._plausible * leaks > _LEAK * errors) & (leaks > _TURNED * turned))
 
     @cached_property
     def _without_interval(self) -> frozenset[str]:
@@ -147,6 +155,13 @@ class Fit:
         return [Flag("not-settled", f"{some_of(list(terms), 3)}: {text}", terms)] if terms else []
 
     @cached_property
+    def _drawn(self) -> frozenset[str]:
+        """The terms that scores which are cut may have drawn away by more than a quarter of the interval."""
+        errors = np.sqrt(np.maximum(np.diag(self.noise), 0.0) + np.maximum(self.sampling.variances, 0.0))
+        most = self.newton.tail * np.linalg.norm(self._gradients, axis=1)
+        return frozenset(name for name, far in zip(self.names, most > _DRAWN * errors, strict=True) if far)
+
+    @cached_property
     def coefficients(self) -> Estimates:
         """The estimates of all terms."""
         return self._estimates(ratios=False)
@@ -167,8 +182,12 @@ class Fit:
                 continue
             parts = (float(values[place]), float(noise[place]), float(sampling.variances[place]))
             df = float(degrees[place])
-            rows.append(Estimate.ratio(name, *parts, df) if ratios else Estimate.normal(name, *parts, degrees=df).tested(df))
-        method = f"{self.ratio}s: exponentials of the coefficients of {METHOD}" if ratios else METHOD
+            if ratios:
+                rows.append(Estimate.ratio(name, *parts, df))
+                continue
+            row = Estimate.normal(name, *parts, degrees=df)
+            rows.append(row if name in self._drawn else row.tested(df))
+        method = f"{self.ratio}s: exponentials of the coefficients of {newton.method}" if ratios else newton.method
         answer = Estimates.of(rows, flags=self._flags, headline=self.headline, method=method, tests=self._tests(values))
         return replace(answer, completeness=self._completeness, n=self._n)
 
@@ -191,13 +210,14 @@ class Fit:
     def _tests(self, values: Array) -> dict[str, HypothesisTest]:
         """Wald's, of terms of several coefficients, all 0 together."""
         newton, gradients, tests = self.newton, self._gradients, dict[str, HypothesisTest]()
-        covariance = self.noise + gradients @ newton.information @ gradients.T / max(newton.records, 1.0)
+        covariance = self.noise + newton.dispersion * gradients @ newton.information @ gradients.T / max(newton.records, 1.0)
         # Of the diagonal, what holds whatever the model.
         model = np.maximum(np.diag(covariance), 1e-300)
         widened = np.sqrt(np.maximum((np.diag(self.noise) + self.sampling.variances) / model, 0.0))
         covariance *= np.outer(widened, widened)
         for name, places in self.groups.items():
-            hidden = self.unknown[list(places)].any() or any(self.names[place] in self._without_interval for place in places)
+            untested = self._without_interval | self._drawn
+            hidden = self.unknown[list(places)].any() or any(self.names[place] in untested for place in places)
             if len(places) < 2 or hidden:
                 continue
             own = np.ix_(places, places)
@@ -225,7 +245,15 @@ class Fit:
         flags += self._unsettled
         flags += self._separated
         error = newton.errors.cut
-        if newton.cut > _CUT + 2 * error:
+        terms = tuple(name for name in self.names if name in self._drawn and name not in self._without_interval)
+        if terms:
+            text = (
+                f"up to {100 * (max(newton.cut, 0.0) + 2 * error):.2g} % of the scores are longer than they count"
+                f"{_SIDES[(newton.side > 2 * error) - (newton.side < -2 * error)]}. The interval is of the clipped equation, "
+                "not of least squares, so no p-value is printed"
+            )
+            flags.append(Flag("cut", f"{some_of(list(terms), 3)}: {text}", terms))
+        elif not newton.tail and newton.cut > _CUT + 2 * error:
             flags.append(
                 Flag(
                     "cut",

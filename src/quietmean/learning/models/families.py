@@ -38,6 +38,10 @@ class Family(ABC):
     farthest: ClassVar[float] = 30.0
     # Ratio of means for one unit of a term: what exp of a coefficient is called.
     ratio: ClassVar[str] = "rate ratio"
+    # How many rounds a fit has by default.
+    rounds: ClassVar[int] = 6
+    # Whether a level may tell the outcome without error, so that its coefficient may be any distance away.
+    separates: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -237,9 +241,35 @@ class Hazard(Family):
         return Poisson(0.0, 1.0, 1.0).null(begin, constant, score, information)
 
 
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """Numbers, with means that are linear in the terms: least squares."""
+
+    ratio = ""
+    rounds = 12
+    separates = False
+    most = 1.0
+
+    @classmethod
+    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+        if not outcome.numeric:
+            raise InputError(f"column {outcome.name!r} is the outcome of a gaussian model. Declare it with bounds.")
+        if residual is not None:
+            raise InputError("residual is for families with a scale of their own, and a gaussian model finds it. Leave it out.")
+        return cls(outcome.low, outcome.high, max(abs(outcome.low), abs(outcome.high)))
+
+    @property
+    def begin(self) -> float:
+        return (self.low + self.high) / 2
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        return outcome - eta, np.ones(len(eta))
+
+
 FAMILIES: dict[str, type[Family]] = {
     "binomial": Binomial,
     "gamma": Gamma,
+    "gaussian": Gaussian,
     "negative-binomial": NegativeBinomial,
     "poisson": Poisson,
 }

@@ -15,6 +15,7 @@ from quietmean.core.keywords import python_call
 from quietmean.core.schema import require_known
 from quietmean.learning.models.families import FAMILIES, Family, Hazard
 from quietmean.learning.models.formulas import FormulaTerms, ModelDesign
+from quietmean.learning.models.least_squares import BEFORE
 from quietmean.learning.models.model import VERSION, ModelByRounds, ModelKeywords
 from quietmean.learning.models.newton import DesignRows
 from quietmean.learning.sites import OnPaper
@@ -29,10 +30,11 @@ class GeneralizedLinearModel(ModelByRounds):
     bounds alone.
 
     ``columns``: declared as in a study. ``family``: "binomial" (log odds of a boolean outcome), "poisson", "negative-binomial"
-    (variance m + ``dispersion`` m^2, public) or "gamma", of logarithms of means. ``exposure``: a column by whose values means are
-    multiplied, as person-years are. ``rounds`` of Newton's; ``residual``: the largest distance of an outcome from its mean (of
-    gamma, in parts of the mean) that counts in full, by default what the bounds allow (of gamma, 10): a smaller one needs less
-    noise, and records beyond are flagged.
+    (variance m + ``dispersion`` m^2, public) or "gamma", of logarithms of means; "gaussian", of a number: least squares whose
+    noise is at the scale of the data, not of the bounds. ``exposure``: a column by whose values means are multiplied, as
+    person-years are. ``rounds``: 6 by default, 12 of a gaussian model. ``residual``: the largest distance of an outcome from its
+    mean (of gamma, in parts of the mean) that counts in full, by default what the bounds allow (of gamma, 10): a smaller one
+    needs less noise, and records beyond are flagged.
 
     Privacy unit: one record, over all rounds together, under replacement: ``epsilon`` and ``delta``. ``colluding``, ``dropouts``,
     ``protocol``, ``options`` as in :class:`~quietmean.Study`; ``site``, a :class:`quietmean.Site`: this party's part between
@@ -54,19 +56,25 @@ class GeneralizedLinearModel(ModelByRounds):
         exposure: str = "",
         dispersion: float = 1.0,
         residual: float | None = None,
-        rounds: int = 6,
+        rounds: int | None = None,
         **general: Unpack[ModelKeywords],
     ) -> None:
-        super().__init__(columns, rounds, residual, general)
+        require_known("family", family, tuple(sorted(FAMILIES)))
+        super().__init__(columns, FAMILIES[family].rounds if rounds is None else rounds, residual, general)
         self.formula, self._named, self.exposure, self.dispersion = formula, family, exposure, float(dispersion)
         self.terms = FormulaTerms(formula, self.columns)
-        require_known("family", family, tuple(sorted(FAMILIES)))
         self.family  # noqa: B018 - refused here
         if self.terms.outcome in self.terms.used:
             raise InputError(f"column {self.terms.outcome!r} is the outcome and on the right, too. Leave it out there.")
+        if family == "gaussian" and self.rounds <= BEFORE:
+            raise InputError(
+                f"rounds is {self.rounds}. A gaussian model needs {BEFORE} to find its scale. Choose at least {BEFORE + 1}."
+            )
         if exposure:
             if family == "binomial":
                 raise InputError("exposure multiplies means, and a binomial model has odds. Leave it out.")
+            if family == "gaussian":
+                raise InputError("exposure multiplies means, and a gaussian model adds its terms. Leave it out.")
             if self.columns.number(exposure).high <= 0:
                 raise InputError(f"column {exposure!r} is the exposure and has no values above 0. Declare other bounds.")
 
@@ -221,8 +229,8 @@ class ProportionalHazards(ModelByRounds):
 _KINDS: dict[str, type[GeneralizedLinearModel] | type[ProportionalHazards]] = {
     model.kind: model for model in (GeneralizedLinearModel, ProportionalHazards)
 }
-# Of a purpose, what says which model it is.
-_NAMES = ("kind", "model", "version")
+# Of a purpose, what says which model it is, and what follows from that.
+_NAMES = ("kind", "model", "version", "schedule")
 
 
 def model_of(study: SessionStudy, parties: int) -> ModelByRounds:

@@ -16,8 +16,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import warn_caller
 from quietmean.core.output import Output
 from quietmean.learning.models.answers import Fit
-from quietmean.learning.models.families import Family
+from quietmean.learning.models.families import Family, Gaussian
 from quietmean.learning.models.formulas import ModelDesign
+from quietmean.learning.models.least_squares import LeastSquares
 from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.learning.sites import FitSite, KeptState, OnPaper, RoundsLeft, SiteRounds, parties_of, site_of
 from quietmean.privacy import Charge
@@ -31,7 +32,7 @@ from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.feasible import noise_of_total
 
 # The version of what parties send in a round and make of its mean: who changes that changes it, so that all agree on it.
-VERSION = 3
+VERSION = 4
 
 
 class OwnRounds(RoundsLeft, Protocol):
@@ -160,7 +161,8 @@ class ModelByRounds:
     def fit_of(self, design: ModelDesign, newton: Newton) -> Fit:
         """What the state of its rounds says about the terms."""
         groups, headline = self._groups(design), tuple(self._headline(design))
-        return Fit(newton, design.scaling, design.names, groups, self.family.ratio, headline, design.levels)
+        levels = design.levels if self.family.separates else ()
+        return Fit(newton, newton.scaled(design.scaling), design.names, groups, self.family.ratio, headline, levels)
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Sequence[Array]:
         if self._site.members is not None:
@@ -173,17 +175,25 @@ class ModelByRounds:
         return [np.asarray(part) for part in parts]
 
     def _newton(self, design: ModelDesign) -> Newton:
-        return Newton(self.family, design.size, design.constant, self.rounds)
+        state = LeastSquares if isinstance(self.family, Gaussian) else Newton
+        return state(self.family, design.size, design.constant, self.rounds)
 
     def _asked(self, design: ModelDesign, site: FitSite | None = None) -> dict[str, Any]:
         """A session, by the fields of its file."""
         agreed = (self._site if site is None else site).agreed(self.kind)
+        newton = self._newton(design)
         return {
-            "dimension": self._newton(design).dimension,
+            "dimension": newton.dimension,
             "rounds": self.rounds,
             **self._budget,
             **agreed,
-            "purpose": {"kind": MODEL, "model": self.kind, "version": VERSION, **self.describe()},
+            "purpose": {
+                "kind": MODEL,
+                "model": self.kind,
+                "version": VERSION,
+                "schedule": list(newton.schedule),
+                **self.describe(),
+            },
         }
 
     @property
@@ -236,8 +246,10 @@ class ModelByRounds:
     def ratios(self) -> Estimates:
         """The exponentials of the coefficients: odds ratios, rate ratios, hazard ratios.
 
-        Raises :class:`InputError` before a fit.
+        Raises :class:`InputError` before a fit, and for a gaussian model.
         """
+        if not self.family.ratio:
+            raise InputError("a gaussian model has differences of means, not ratios. Read coefficients.")
         return self._fitted.ratios
 
     def _headline(self, design: ModelDesign) -> Iterable[str]:

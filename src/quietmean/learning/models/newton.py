@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,11 @@ _PRESENT, _CUT = 0.2, 0.2
 _FIRST_READ = 3
 # Scores of a settled place are twice the noise, squared, and longer than by so many deviations of that in one of hundreds.
 _UNSETTLED = 3.0
+# What a round releases.
+MOMENTS, LENGTHS, SCORES = "moments", "lengths", "scores"
 # What counts as the mean of all rounds that the answer is read of.
 _MEANS = ("place", "score", "information", "squares", "present", "cut", "records")
 _COUNTS = ("round", "read")
-_FIELDS = ("coefficients", "step", *_MEANS, "curvature", "noise", *_COUNTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,11 @@ class Newton:
     ``constant``: the coefficients with which every row has 1, if there are any. ``rounds`` in all.
     """
 
+    method: ClassVar[str] = "maximum likelihood by Newton's rounds; robust (sandwich) variances"
+    _FIELDS: ClassVar[tuple[str, ...]] = ("coefficients", "step", *_MEANS, "curvature", "noise", *_COUNTS)
+    # The mean of what is cut off scores, and the part that is cut above what is expected less that below.
+    tail = side = 0.0
+
     def __init__(self, family: Family, size: int, constant: Array | None, rounds: int) -> None:
         self._family, self._size, self._constant, self._rounds = family, size, constant, rounds
         self._upper = np.triu_indices(size)
@@ -84,6 +90,20 @@ class Newton:
         self.score, self.information, self.squares = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
         self.curvature = np.zeros((size, size))
         self.present, self.cut, self.noise, self.records = 0.0, 0.0, 0.0, 0.0
+
+    @property
+    def schedule(self) -> tuple[str, ...]:
+        """What each round releases: fixed, as what it costs is."""
+        return (SCORES,) * self._rounds
+
+    @property
+    def dispersion(self) -> float:
+        """The variance of scores over their information."""
+        return 1.0
+
+    def scaled(self, scaling: Array) -> Array:
+        """Return T of the coefficients that are read, from that of the rows, (p, p)."""
+        return scaling
 
     @property
     def dimension(self) -> int:
@@ -112,16 +132,16 @@ class Newton:
         total = np.zeros((rows.records, self.dimension))
         by_score, by_information, by_squares, by_present, by_cut = self._scales(self.round + 1)
         size, many = self._size, len(self._upper[0])
-        scores = _summed(rows, residual[:, None] * rows.rows)
-        products = _folded(rows.rows[:, self._upper[0]] * rows.rows[:, self._upper[1]], self._upper)
-        matrices = _summed(rows, information[:, None] * products)
+        scores = summed(rows, residual[:, None] * rows.rows)
+        products = folded(rows.rows[:, self._upper[0]] * rows.rows[:, self._upper[1]], self._upper)
+        matrices = summed(rows, information[:, None] * products)
         total[:, :size], total[:, size : size + many] = scores / by_score, matrices / by_information
         if by_squares:
             squares = scores[:, self._upper[0]] * scores[:, self._upper[1]]
-            total[:, size + many : -2] = _folded(squares, self._upper) / by_squares
+            total[:, size + many : -2] = folded(squares, self._upper) / by_squares
         total[rows.record, -2] = 1 / by_present
         bounded = (beyond != eta) | family.beyond(eta + rows.offset)
-        cut = _summed(rows, bounded.astype(np.float64)[:, None])[:, 0] > 0
+        cut = summed(rows, bounded.astype(np.float64)[:, None])[:, 0] > 0
         length = np.linalg.norm(total, axis=1)
         total[:, -1] = (cut | (length > 1 + 1e-9)) / by_cut
         shortened: Array = total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1.0)
@@ -152,7 +172,7 @@ class Newton:
         else:
             self.curvature, error = (self.curvature + information) / 2, error / math.sqrt(2)
         if number < self._rounds:
-            step = _toward(self.curvature, score, error)
+            step = toward(self.curvature, score, error)
             step *= min(1.0, LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
         else:
             step = _solved(self.information, score, self.errors.information)
@@ -171,8 +191,7 @@ class Newton:
             "cut": float(vector[-1]) * scales[4],
             "records": records,
         }
-        expected = 2 * (noise * scales[0]) ** 2 * (size + _UNSETTLED * math.sqrt(2 * size))
-        settled = number >= self._first and float(score @ score) <= expected
+        settled = number >= self._first and self._settled(score, noise * scales[0])
         before = self.read if settled else 0
         for name in _MEANS:
             last = getattr(self, name) if before else 0.0
@@ -181,16 +200,21 @@ class Newton:
         self.round, self.read = number, before + 1 if settled else 0
         return score, information
 
-    def _matrix(self, folded: Array) -> Array:
+    def _settled(self, score: Array, error: float) -> bool:
+        """Say: is a score no longer than noise of such a deviation makes it?"""
+        size = self._size
+        return float(score @ score) <= 2 * error**2 * (size + _UNSETTLED * math.sqrt(2 * size))
+
+    def _matrix(self, entries: Array) -> Array:
         matrix = np.zeros((self._size, self._size))
-        matrix[self._upper] = np.where(self._upper[0] == self._upper[1], folded, folded / math.sqrt(2))
+        matrix[self._upper] = np.where(self._upper[0] == self._upper[1], entries, entries / math.sqrt(2))
         return matrix + np.triu(matrix, 1).T
 
     # -- kept --------------------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
         """Write this public model to a file, whole and durably. Raises :class:`InputError` where any other file is there."""
-        content = packed(**{name: getattr(self, name) for name in _FIELDS})
+        content = packed(**{name: getattr(self, name) for name in self._FIELDS})
         Output(Path(path), "the model", "path", own=lambda there: self._read(there) is not None).write(content)
 
     def load(self, path: str | Path) -> None:
@@ -201,16 +225,16 @@ class Newton:
             read = None
         if read is None:
             raise InputError(f"{path} is not a file of this model after a round. Give one that save wrote.")
-        for name in _FIELDS:
+        for name in self._FIELDS:
             value = read[name]
             setattr(self, name, value if value.ndim else int(value) if name in _COUNTS else float(value))
 
     def _read(self, content: bytes) -> dict[str, Array] | None:
         try:
-            read = unpacked(content, _FIELDS)
+            read = unpacked(content, self._FIELDS)
         except ValueError:
             return None
-        alike = all(read[name].shape == np.shape(getattr(self, name)) for name in _FIELDS)
+        alike = all(read[name].shape == np.shape(getattr(self, name)) for name in self._FIELDS)
         return read if alike and all(np.isfinite(array).all() for array in read.values()) else None
 
 
@@ -227,7 +251,7 @@ def _solved(information: Array, score: Array, noise: float) -> Array:
     return step
 
 
-def _toward(curvature: Array, score: Array, noise: float) -> Array:
+def toward(curvature: Array, score: Array, noise: float) -> Array:
     """A step that is shorter than Newton's in directions that the curvature is not known in; none where all is rounding."""
     values, vectors = np.linalg.eigh(curvature)
     least = least_known(values, noise)
@@ -237,11 +261,12 @@ def _toward(curvature: Array, score: Array, noise: float) -> Array:
     return step
 
 
-def _folded(products: Array, upper: tuple[NDArray[Any], NDArray[Any]]) -> Array:
+def folded(products: Array, upper: tuple[NDArray[Any], NDArray[Any]]) -> Array:
+    """The upper triangles of symmetric matrices (N, p (p + 1) / 2), as long as these."""
     return np.where(upper[0] == upper[1], products, products * math.sqrt(2))
 
 
-def _summed(rows: DesignRows, values: Array) -> Array:
+def summed(rows: DesignRows, values: Array) -> Array:
     """Sum rows over each record, (records, k)."""
     total = np.zeros((rows.records, values.shape[1]))
     if len(rows.record):
