@@ -281,7 +281,7 @@ def test_pages_and_receipt_of_persons() -> None:
         assert "2,000 persons" in page
         assert "Nobody has rows at more than 3 parties (sites_per_person = 3), which is not checked" in page
         # What is public in every study, and logs, are the places with the other word.
-        assert re.findall(r"\w+ \w+ records?\b", re.sub(r"number of records are public", "", page)) == []
+        assert re.findall(r"\w+ \w+ records?\b", re.sub(r"number of records \(weight\)", "", page)) == []
     certificate = persons.certificate_json()
     assert (certificate["unit"], certificate["rows"], certificate["sites_per_person"]) == ("person", "mean", 3)
     # Linear in the parties at which one person may be.
@@ -364,13 +364,13 @@ def test_the_contract_says_what_is_protected_and_assumed(
     for unit, other in (("record", "person"), ("person", "record")):
         assert f" per {unit}" in shown[unit]
         assert f" per {other}" not in shown[unit]
-    assert "one record of one party, under replacement" in told["record"]
+    assert "one record of one party; others may know that it is there (replacement)" in told["record"]
     # Only the sentences about those with several records may name persons.
     several = (
-        r"A person is one unit at one party.*?as large\.|A person with k records is protected less: up to k times the loss\."
+        r"A person is one unit at one party\..*?\(mu\)\.|A person with k records is protected less: up to k times the loss\."
     )
     assert "A person with k records is protected less" in shown["record"]
     assert all("person" not in re.sub(several, "", words["record"]) for words in (shown, told))
-    said = "all rows of one person (the last one counts; at 2 parties at most, which nobody checks), under replacement"
-    assert said in told["person"]
+    of_person = "all rows of one person (the last one counts; at 2 parties at most, which nobody checks); "
+    assert f"{of_person}others may know that it is there (replacement)" in told["person"]
     assert "Nobody has rows at more than 2 parties (sites_per_person = 2)" in told["person"]

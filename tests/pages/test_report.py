@@ -93,7 +93,7 @@ def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> N
     # A sentence and no card: only one record is protected.
     assert "Epsilon 7.5000 at delta 1e-06 for all the records of one party together." in words
     assert "quietmean verify receipt receipt.json" in words
-    assert "The adversary is passive" in words
+    assert "(passive adversary)" in words
     assert "Claim: (epsilon, delta)-differential privacy" in words
 
 

@@ -147,11 +147,13 @@ def test_unknown_options_are_refused() -> None:
 
 
 def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\). Choose of .*rounds, schedule"):
+    with pytest.raises(
+        InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\). Choose one of .*rounds, schedule"
+    ):
         configured(general_protocols(), {"roundss": 3})
     for unknown in ({"rounds": 3}, {"curator": 1, "rounds": 3}, {"unit": "record"}):
         with pytest.raises(
-            InputError, match=f"none of the protocols to choose from has an option '{[*unknown][-1]}'.*. Choose of"
+            InputError, match=f"none of the protocols to choose from has an option '{[*unknown][-1]}'.*. Choose one of"
         ):
             configured(["local-dp", "central-dp", "cordp-dme"], unknown)
     with pytest.raises(InputError, match=r"protocol cordp-dme has no option 'partner' \(did you mean 'partners'\?\)"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import json
+import re
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -43,6 +45,12 @@ ONCE = settings(
 
 def keys(assumptions: tuple[Assumption, ...]) -> list[str]:
     return [one.key for one in assumptions]
+
+
+def long_sentences(assumptions: Iterable[Assumption]) -> list[str]:
+    """Sentences of more than 20 words; a piece in brackets is the term of the field."""
+    sentences = [sentence for one in assumptions for sentence in re.split(r"(?<=[.;:])\s", one.text)]
+    return [sentence for sentence in sentences if len(re.findall(r"[^\W_][\w'.-]*", re.sub(r"\([^)]*\)", "", sentence))) > 20]
 
 
 def text_of(path: Path) -> str:
@@ -95,6 +103,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         listed = certificate.assumptions
         assert set(keys(listed)) >= {one.key for one in STANDING} | {Key.COLLUDING, Key.NEIGHBOURS}
         assert len(set(keys(listed))) == len(listed)
+        assert long_sentences(listed) == []
         expected = [one.to_json() for one in listed]
         path = folder / "execution.json"
         execution.save(path)
@@ -157,6 +166,7 @@ def test_a_plan_has_the_list_before_anything_happens(name: str) -> None:
     plan = qm.plan(protocol=name, parties=12, epsilon=1.0, delta=DELTA, colluding=2)
     assert plan.assumptions[0] == any_coalition(2, 12, plan.protocol.traits.trusted)
     assert set(keys(plan.assumptions)) >= {one.key for one in STANDING} | {Key.NUMBERS, Key.SAMPLER}
+    assert long_sentences(plan.assumptions) == []
     assert (Key.CURATOR in keys(plan.assumptions)) == (name == "central-dp")
     assert (Key.COMPUTING in keys(plan.assumptions)) == (name == "secagg")
     assert (Key.AGGREGATOR in keys(plan.assumptions)) == (name == "secagg")
@@ -192,8 +202,8 @@ def test_the_keys_stay() -> None:
 
 def test_the_number_of_colluders_says_whether_it_is_the_default() -> None:
     assert [usual_colluders(parties) for parties in (1, 10, 11, 200)] == [1, 1, 2, 20]
-    assert "(the usual number: one party in ten)" in any_coalition(2, 20).text
-    assert "the usual number" not in any_coalition(3, 20).text
+    assert "The usual number is one party in ten." in any_coalition(2, 20).text
+    assert "The usual number" not in any_coalition(3, 20).text
     assert "outsider" in any_coalition(0, 20).text
     assert "none of them party 3" in any_coalition(2, 20, frozenset({3})).text
 

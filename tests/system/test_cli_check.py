@@ -278,7 +278,7 @@ def test_check_says_where_missing_cells_count_as_the_middle(rule: str, fills: bo
         consortium.write(f"{name}.csv", "age,weight\n" + "".join(f"{20 + row},{60 + row}\n" for row in range(40)))
     document, _ = end(consortium.check("ada", wait=0), 3)
     found = [finding for finding in document["here"] if finding["name"] == "missing"]
-    told = {"name": "missing", "passed": True, "text": "missing cells count as the middle here: age"}
+    told = {"name": "missing", "passed": True, "text": "a missing cell counts as the middle of the bounds: age"}
     assert found == ([told] if fills else [])
 
 

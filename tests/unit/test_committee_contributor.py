@@ -164,7 +164,7 @@ def test_the_contract_says_who_must_not_collude(world: CommitteeStudy) -> None:
     assert document["epsilon_a_priori"] <= 8.0
     # Whoever hands in a file dials nobody, so no rule about hosts is broken.
     assert Policy().broken(contract) == []
-    assert any("of the committee's 4 members collude" in str(one) for one in contract.plan.assumptions)
+    assert any("of the committee's 4 members share what they see (collude)" in str(one) for one in contract.plan.assumptions)
     assert not any("parties collude" in str(one) for one in contract.plan.assumptions)
 
 

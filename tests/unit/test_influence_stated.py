@@ -52,7 +52,7 @@ TOLD = StudyInfluence(Checked.RESULT, 0.25, MOVES)
 def test_a_bound_is_rounded_up_a_range_is_named_and_what_has_none_too() -> None:
     mean, kappa, table, how = TOLD.sentences()
     assert mean == "mean(age) by at most 3.13"
-    assert kappa == "kappa(a, b) kappa to anything from -1 to 1, or beyond, which no values are"
+    assert kappa == "kappa(a, b) kappa to any number from -1 to 1, and to impossible ones outside"
     assert table == "any term of table-1() by at most 2, but all age smd by any amount"
     assert how.endswith("the largest party counts 25 %")
 
@@ -95,9 +95,9 @@ def test_the_first_screen_has_one_short_sentence_without_an_alarm(
 @pytest.mark.parametrize(
     ("protocol", "options", "said"),
     [
-        ("secagg", {}, ["sums wrap around"]),
-        ("packed-sharing", {"secrets": 3}, ["sums wrap around", "all 4 sums of members are needed"]),
-        ("packed-sharing", {"secrets": 2}, ["sums wrap around"]),
+        ("secagg", {}, ["sums are modular"]),
+        ("packed-sharing", {"secrets": 3}, ["sums are modular", "the result needs the sums of all 4 members"]),
+        ("packed-sharing", {"secrets": 2}, ["sums are modular"]),
         ("cordp-dme", {}, []),
     ],
 )
@@ -132,7 +132,7 @@ def test_of_the_sums_of_a_result_one_sentence_is_said_at_one_place(lies: int, ca
     print_influence(outcome.certificate_json())
     for told in (" ".join(report.influence), capsys.readouterr().out):
         assert told.count(sentence) == 1
-        assert "sums of members are needed" not in told
+        assert "needs the sums of all" not in told
     # Pages without the answers have it in either case.
     assert outcome.influence_sentences.count(sentence) == 1
 
@@ -158,5 +158,5 @@ def test_the_page_of_who_answers_for_the_data_has_it() -> None:
     execution = example_execution("inca", 8, rounds=4, sigma_star=2.0, sigma_delta=4.0)
     privacy = execution.privacy(1e-6)
     page = OfficerPage(execution, privacy, privacy.coalitions(1), ReportFacts(influence=tuple(TOLD.sentences())))
-    assert "kappa(a, b) kappa to anything from -1 to 1" in render_officer_page(page)
+    assert "kappa(a, b) kappa to any number from -1 to 1" in render_officer_page(page)
     assert "one party can have moved" not in render_officer_page(OfficerPage(execution, privacy, privacy.coalitions(1)))

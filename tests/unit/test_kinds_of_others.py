@@ -98,4 +98,4 @@ def test_a_broken_one(install: Install, word: str, target: str, source: str | No
 @pytest.mark.parametrize(("word", "missing"), [("protocol", "draw_schedule, machine, rounds"), ("statistic", "decode, features")])
 def test_an_unfinished_one_is_told_what_it_lacks(install: Install, word: str, missing: str) -> None:
     install(word, "Mine", UNFINISHED[word] + "class Mine(Base):\n    name = 'mine'\n" + SUMMARY[word])
-    refused(f"does not define {missing}. Mend or uninstall it", REGISTRIES[word])
+    refused(f"does not define {missing}. Repair or uninstall it", REGISTRIES[word])

@@ -160,8 +160,8 @@ def test_who_is_asked_to_agree_is_told_what_stands_for_missing_cells() -> None:
     # bmi is filled in for the regression.
     assert contract.to_json()["imputed"] == ["age", "ratio", "bmi"]
     told = dict(contract.lines())["of"]
-    assert told.count("missing cells count as the middle here") == 3
-    assert "age (20 to 95; missing cells count as the middle here)" in told
+    assert told.count("a missing cell counts as the middle of the bounds") == 3
+    assert "age (20 to 95; a missing cell counts as the middle of the bounds)" in told
     today = study_of(OLD.replace("high =", 'missing = "indicator"\nhigh ='))
     contract = Contract(today, parties, 0, choice=today.choice(5))
     assert contract.to_json()["imputed"] == []

@@ -105,7 +105,7 @@ def test_values_that_are_no_unit_vectors_are_refused_without_telling_them() -> N
 
 
 def test_there_is_no_transcript_and_it_says_why() -> None:
-    refused("delta = 0 under replacement of a unit vector", example_execution("priv-unit-g", 3, epsilon=1.0).transcript)
+    refused("delta = 0 for a change of a unit vector", example_execution("priv-unit-g", 3, epsilon=1.0).transcript)
 
 
 @pytest.mark.parametrize(("epsilon", "probability"), [(0.0, 0.5), (200.0, 0.6), (1.0, 0.4), (1.0, 0.9), (1.0, 1.0)])

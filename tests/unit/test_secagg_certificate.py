@@ -267,7 +267,7 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     assert outcome.epsilon <= 1.0
     assert outcome.epsilon == pytest.approx(1.0, rel=1e-4)
     assert told["numbers"] == UPPER_BOUND
-    assert "computationally bounded" in told["definition"]
+    assert "cannot break its encryption" in told["definition"]
     assert any("discrete Gaussian" in note["text"] for note in told["assumptions"])
     assert not any("Gaussian noise, the same" in note["text"] for note in told["assumptions"])
     protocol = secagg(plan.protocol)
@@ -312,7 +312,7 @@ def test_the_page_about_a_certificate_says_the_bound(tmp_path: Path) -> None:
     text = (tmp_path / "page.html").read_text()
     spent = spent_epsilon(secagg(execution.protocol), 1.0, 7, 4, DELTA)
     assert f"ε\xa0=\xa0{rounded_up(spent)}" in text
-    assert "discrete Gaussian noise" in text
+    assert "(discrete Gaussian)" in text
 
 
 def test_the_chance_to_wrap_inverts_the_bound_of_the_sum() -> None:

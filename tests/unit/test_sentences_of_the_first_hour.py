@@ -33,9 +33,9 @@ def test_no_sentence_says_that_a_number_was_not_chosen() -> None:
     """Who computed a certificate does not know whether somebody typed the number that is taken otherwise."""
     for size, parties in ((1, 5), (2, 20)):
         text = any_coalition(size, parties).text
-        assert "(the usual number: one party in ten)" in text
+        assert "The usual number is one party in ten." in text
         assert "default" not in text
-    assert "the usual number" not in any_coalition(2, 5).text
+    assert "The usual number" not in any_coalition(2, 5).text
 
 
 def test_a_mistyped_key_and_one_of_somebody_else_are_no_lost_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,7 +150,7 @@ def test_what_it_says(kind: Kind) -> None:
     # Its own noise alone protects whoever stands against all others.
     assert document["epsilon_if_all_others_collude"] == pytest.approx(1.0, rel=1e-3)
     lines = dict(asked.lines())
-    assert "any 1 of the 3 parties together" in lines["against"]
+    assert "any 1 of the 3 parties" in lines["against"]
     assert lines["protects"].startswith("one record of one party" if kind is STUDY else "one party over all rounds together")
     assert "b at 192.0.2.7:7002; c at 192.0.2.7:7003" in lines["connects to"]
     assert asked.digest in lines["digest"]

@@ -296,7 +296,7 @@ def _look(
         return [*findings, Finding("data", False, str(error))]
     filled = [column.name for column in contract.imputed]
     if filled:
-        findings.append(Finding("missing", True, f"missing cells count as the middle here: {', '.join(filled)}"))
+        findings.append(Finding("missing", True, f"a missing cell counts as the middle of the bounds: {', '.join(filled)}"))
     findings.append(table_finding(data, files.workload.columns, len(records)))
     findings.append(expected_finding(files.forecast(plan, records)))
     tell_notes(files.owner_notes)

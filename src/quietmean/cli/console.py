@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.status import Status
 
-from quietmean.core.assumptions import Key
+from quietmean.core.assumptions import Key, listing
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import in_words_of
 from quietmean.core.output import Output
@@ -211,10 +211,9 @@ def print_nats(document: Mapping[str, Any]) -> None:
 
 
 def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:
-    """All that the figures take for granted, one line each."""
-    out.print("these figures assume:")
-    for each in assumptions:
-        out.print(f"- {each['text']}")
+    """All that the figures take for granted."""
+    for line in listing(assumptions):
+        out.print(line)
 
 
 def gate_sentence(gate: dict[str, Any]) -> str:

@@ -395,4 +395,6 @@ def start_command(
     if json:
         print_json({"asked": str(request)})
     else:
-        out.print(f"{printable(files.name)} starts {printable(files.terms.name)} as soon as enough parties are connected")
+        out.print(
+            f"{printable(files.name)} starts study {printable(files.terms.name)!r} as soon as enough parties are connected."
+        )

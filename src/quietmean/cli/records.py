@@ -341,8 +341,9 @@ def _list(stores: list[dict[str, Any]], json: bool) -> None:
         return
     over = [store for store in stores if store["state"] == _OVER and not store["in_use"]]
     size = sum(store["bytes"] for store in stores)
-    can_go = "The studies of {} have ended, so they can go." if over else "None can go: no study has ended."
-    out.print(f"{count_of(len(stores), 'store')}, {size / 1000:.0f} kB. {can_go.format(len(over))}")
+    ended = f"You can remove {len(over)}: {'its study has' if len(over) == 1 else 'their studies have'} ended."
+    can_go = ended if over else "You can remove none, as no study has ended."
+    out.print(f"{count_of(len(stores), 'store')}, {size / 1000:.0f} kB. {can_go}")
     columns = [
         (
             store["store"],

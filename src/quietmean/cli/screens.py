@@ -92,7 +92,7 @@ class ReceiptScreen:
         yield from (f"!   {sentence}" for sentence in disclosures[:_WARNINGS])
         if len(disclosures) > _WARNINGS:
             yield f"!   {len(disclosures) - _WARNINGS} more of these: --details"
-        yield "Not visible in a receipt: false values, false logs."
+        yield "All this is computed from the receipt alone. It cannot show false values or logs."
         yield f"More   each party's figure, {count_of(len(document['assumptions']), 'assumption')}: --details"
 
     def _against(self) -> str:
@@ -119,7 +119,7 @@ class ReceiptScreen:
         found, promised = self.certificate.max_epsilon, self.document.get("epsilon_a_priori")
         shown = f"epsilon {epsilon_shown(found)} (delta {delta_shown(self.analysis.delta)})"
         who = "for every party" if self._equal else "for the worst party"
-        again = f"realised, recomputed from the receipt alone: {shown} {who}"
+        again = f"The realised cost is {shown} {who}"
         if self.hints.nats is not None or "mutual_information_nats" in self.document:
             yield from self._nats()
             if math.isinf(found):
@@ -128,14 +128,14 @@ class ReceiptScreen:
         if math.isinf(found):
             yield f"{NO}No privacy: nothing bounds what they learn of a party ({shown})."
         elif promised is not None and _above(found, promised):
-            yield f"{NO}{again}. That is above the guaranteed epsilon {epsilon_shown(promised)}."
+            yield f"{NO}{again}. That is more than the guaranteed epsilon {epsilon_shown(promised)}."
         elif target is not None and _above(found, target):
             yield f"{NO}{again}. That is above the target epsilon {epsilon_shown(target)}."
         elif promised is not None and not math.isinf(promised):
-            yield f"{OK}{again}, as promised (<= {epsilon_shown(promised)})"
+            yield f"{OK}{again}, as promised (<= {epsilon_shown(promised)})."
         else:
             within = f", within the target epsilon {epsilon_shown(target)}" if target is not None else ""
-            yield f"{OK}{again}{within}. This is realised: nothing was guaranteed beforehand."
+            yield f"{OK}{again}{within}. Nothing was guaranteed beforehand."
         yield from self._as_stated(found)
 
     def _as_stated(self, found: float) -> Iterator[str]:
@@ -147,7 +147,7 @@ class ReceiptScreen:
         if not isinstance(stated, int | float) or result.get("delta") != self.analysis.delta:
             return
         if not _above(found, stated):
-            yield f"{OK}the receipt states epsilon {epsilon_shown(stated)} for this execution, too"
+            yield f"{OK}The receipt states epsilon {epsilon_shown(stated)}, which is no less."
             return
         least = self.certificate.exhaustive or self.document["numbers"] == EXACT or _above(self.certificate.at_least, stated)
         yield (
@@ -169,9 +169,9 @@ class ReceiptScreen:
         target = self.hints.nats
         within = "" if target is None else f", target {target:g}"
         if target is not None and _above(worst, target):
-            yield f"{NO}at most {epsilon_shown(worst)} nats a coordinate for every party. That is above the target {target:g}."
+            yield f"{NO}At most {epsilon_shown(worst)} nats a coordinate for every party. That is above the target {target:g}."
         else:
-            yield f"{OK}at most {epsilon_shown(worst)} nats a coordinate for every party{within}"
+            yield f"{OK}At most {epsilon_shown(worst)} nats a coordinate for every party{within}"
         if target is not None:
             yield f"{BELOW}This is an average over values, not differential privacy (epsilon is infinite)."
 
@@ -188,7 +188,7 @@ class ReceiptScreen:
         shown = [
             f"{self._name(document['honest'][row])} {epsilon_shown(float(document['epsilon'][row]))}" for row in order[:_WORST]
         ]
-        more = f" and {len(order) - _WORST} more with no more than that" if len(order) > _WORST else ""
+        more = f"; {count_of(len(order) - _WORST, 'other party', 'other parties')} with no more" if len(order) > _WORST else ""
         yield f"{BELOW}{', '.join(shown)}{more}"
 
     def _whole_party(self) -> Iterator[str]:
@@ -206,7 +206,7 @@ class ReceiptScreen:
         elif math.isinf(whole):
             yield f"{BELOW}A party's records together are not protected (use --unit party)."
         else:
-            yield f"{BELOW}all the records of one party together: epsilon {epsilon_shown(whole)}, as the receipt states"
+            yield f"{BELOW}The receipt states epsilon {epsilon_shown(whole)} for all records of one party together."
 
 
 def _above(found: float, limit: float) -> bool:

@@ -1,16 +1,18 @@
 """What figures about an execution take for granted: one typed list, which certificates, receipts, reports and commands print.
 
-An :class:`Assumption` has a key that stays, for programs, and one sentence, for people. Those that hold for every protocol stand
-here; protocols add their own (:meth:`quietmean.protocols.Mechanism.assumptions`), loss conversions say what the numbers are, and
-a certificate says who colludes.
+An :class:`Assumption` has a key that stays, for programs, and a sentence or two, for people. Those that hold for every
+protocol stand here; protocols add their own (:meth:`quietmean.protocols.Mechanism.assumptions`), loss conversions say what the
+numbers are, and a certificate says who colludes.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 from typing import Any, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
@@ -50,8 +52,8 @@ class Key(StrEnum):
 class Assumption:
     """One assumption under which figures hold.
 
-    ``key``: what it is about, see :class:`Key`; other distributions' protocols may bring keys of their own. ``text``: one
-    sentence."""
+    ``key``: what it is about, see :class:`Key`; other distributions' protocols may bring keys of their own. ``text``: for
+    people, in sentences of at most 20 words."""
 
     key: str
     text: str
@@ -64,6 +66,12 @@ class Assumption:
         """Who must hold it."""
         return _HELD_BY.get(self.key, "The protocol's authors")
 
+    @property
+    def group(self) -> str:
+        """The heading of all that the same people must hold, in a list."""
+        who = re.split("[,:]", self.held_by)[0]
+        return "What the figures mean" if who == "Nobody" else f"{who} must see to this"
+
     def to_json(self) -> dict[str, str]:
         return {"key": str(self.key), "text": self.text}
 
@@ -72,12 +80,12 @@ class Assumption:
 _HELD_BY: Mapping[str, str] = {
     Key.NO_NOISE: "The coordinator",
     Key.COLLUDING: "The other parties",
+    Key.PASSIVE: "The other parties",
     Key.CURATOR: "The trusted party",
     Key.AGGREGATOR: "The server",
-    Key.PASSIVE: "The other parties",
-    Key.KEYS: "Each party, by comparing the safety code",
     Key.BOUNDS: "The coordinator",
     Key.PERSON: "The coordinator",
+    Key.KEYS: "Each party, by comparing the safety code",
     Key.ALONE: "Each party, by its budget",
     Key.QUERY: "Each party, about its own data",
     Key.CODES: "Each party, about its own data",
@@ -86,7 +94,7 @@ _HELD_BY: Mapping[str, str] = {
     Key.LOGS: "Each party",
     Key.MACHINES: "Each party, on its machine",
     Key.CHANNELS: "Each party, on its machine",
-    Key.COMPUTING: "Everybody: no known attack does better",
+    Key.COMPUTING: "Nobody: no known attack does better",
     Key.GENERATOR: "The program",
     Key.SAMPLER: "The program",
     Key.ROUNDING: "The program",
@@ -104,6 +112,13 @@ def ranked(assumptions: Iterable[Assumption]) -> list[Assumption]:
     return sorted(assumptions, key=lambda one: places.get(one.key, places[Key.COMPUTING]))
 
 
+def listing(assumptions: Iterable[Mapping[str, str]]) -> list[str]:
+    """The lines of a list for people, of JSON data: those that the same people must see to are below one heading."""
+    listed = ranked(Assumption(each["key"], each["text"]) for each in assumptions)
+    groups = groupby(listed, key=lambda assumption: assumption.group)
+    return ["these figures assume:", *(line for group, held in groups for line in (f"{group}:", *(f"- {one}" for one in held)))]
+
+
 def assumptions_json(assumptions: Iterable[Assumption]) -> list[dict[str, str]]:
     """A list of them as JSON data."""
     return [assumption.to_json() for assumption in assumptions]
@@ -111,44 +126,43 @@ def assumptions_json(assumptions: Iterable[Assumption]) -> list[dict[str, str]]:
 
 PASSIVE = Assumption(
     Key.PASSIVE,
-    "The adversary is passive: colluding parties follow the protocol and only pool what they see and know.",
+    "Parties that collude still follow the protocol, and only share what they see and know (passive adversary).",
 )
 CHANNELS = Assumption(
     Key.CHANNELS,
-    "Only sender and receiver read a message (TLS 1.3 or a sealed file), unless it is named as intercepted.",
+    "Only its sender and receiver read a message (TLS 1.3 or encrypted file), unless it is listed as intercepted.",
 )
 OVERHEARD = Assumption(
     Key.CHANNELS,
-    "Only sender and receiver read messages of the first round (TLS 1.3); everybody may read all later ones.",
+    "Only sender and receiver read messages of the first round (TLS 1.3); anybody may read all later ones.",
 )
 LOGS = Assumption(
     Key.LOGS,
-    "Every party reports truly what it sent, what it received and when it was online.",
+    "Each party's log says truly what it sent, what it received and when it was online.",
 )
 SILENT = Assumption(
     Key.SILENT,
-    "Each message counts as seen by its receiver, even if it was refused, taken back or never confirmed.",
+    "A message counts as seen by its receiver, even if it was refused, taken back or never confirmed.",
 )
 SILENT_WITH_GOSSIP = Assumption(
     Key.SILENT,
-    "Each message counts as seen by its receiver; messages that lost parties sent only to each other are not recorded.",
+    "A message counts as seen by its receiver; what lost parties sent only to each other is not recorded.",
 )
 ATTENDANCE = Assumption(
     Key.ATTENDANCE,
-    "No value decides who takes part or which messages are lost; if an observer does, only the guaranteed figure holds.",
+    "No party stays away or fails because of its data. If others decide who takes part, only the guaranteed figure holds.",
 )
 PUBLIC = Assumption(
     Key.PUBLIC,
-    "Columns, bounds, schedule, attendance, lost messages and each party's weight or number of records are "
-    "public, not protected.",
+    "Columns, bounds, who sends when, lost messages and each party's number of records (weight) are not protected.",
 )
 BOUNDS = Assumption(
     Key.BOUNDS,
-    "The study's author chose the bounds without looking at the data; each party moves its values into them.",
+    "The coordinator chose the bounds without looking at the data. A value outside them counts as the nearest bound.",
 )
 PERSON = Assumption(
     Key.PERSON,
-    "A person is one unit at one party; with k units, mu is up to k times as large.",
+    "A person is one unit at one party. A person with k units loses up to k times as much privacy (mu).",
 )
 
 
@@ -158,23 +172,24 @@ def for_unit(assumptions: Iterable[Assumption], unit: str, sites_per_person: int
         return tuple(assumptions)
     at = "one party" if sites_per_person == 1 else f"{sites_per_person} parties"
     text = (
-        f"Nobody has rows at more than {at} (sites_per_person = {sites_per_person}), which is not checked; "
-        "more parties multiply mu."
+        f"Nobody has rows at more than {at} (sites_per_person = {sites_per_person}), which is not checked. "
+        "A person at more parties loses more privacy (mu)."
     )
     return tuple(Assumption(Key.PERSON, text) if assumption.key == Key.PERSON else assumption for assumption in assumptions)
 
 
 GENERATOR = Assumption(
     Key.GENERATOR,
-    "Each honest party draws noise by AES-256 from a secret seed; nobody can tell it from true randomness.",
+    "Each honest party draws its noise from a secret seed, and nobody can tell it from true randomness (AES-256).",
 )
 MACHINES = Assumption(
     Key.MACHINES,
-    "Honest parties run this software unchanged on machines that nobody else controls; timing, memory and power are not covered.",
+    "Honest parties run this program unchanged, on machines that nobody else controls. "
+    "What a machine's timing, memory or power use gives away is not counted (side channels).",
 )
 ALONE = Assumption(
     Key.ALONE,
-    "The figures cover this execution alone; each further study of the same data adds to them (squares of mu add up).",
+    "The figures cover this execution alone. Further studies of the same data add to the cost (squares of mu add up).",
 )
 
 
@@ -182,7 +197,7 @@ def curator(party: int) -> Assumption:
     """The assumption that ``party``, who sees every value, is honest."""
     return Assumption(
         Key.CURATOR,
-        f"The curator, party {party}, sees every value, keeps it secret, adds the noise truly and colludes with nobody.",
+        f"The curator (party {party}) sees every value, keeps it secret, adds the noise truly and colludes with nobody.",
     )
 
 
@@ -191,13 +206,20 @@ def neighbours(sensitivity: float, relation: Neighbouring) -> Assumption:
     if relation == Neighbouring.ADD_REMOVE:
         return Assumption(
             Key.NEIGHBOURS,
-            f"Neighbouring data have one record more or less, which moves a vector by at most {sensitivity:g} "
-            "(L2); counts are private.",
+            "Protected is whether one record is there, and how many there are: "
+            f"it moves its party's numbers by at most {sensitivity:g} (L2 sensitivity).",
         )
     return Assumption(
         Key.NEIGHBOURS,
-        "Neighbouring data differ in the value of one unit, which moves its party's vector by at most "
-        f"{sensitivity:g} (L2 sensitivity).",
+        f"Protected is the value of one unit: a change moves its party's numbers by at most {sensitivity:g} (L2 sensitivity).",
+    )
+
+
+def drawn_nearly(tv: float) -> Assumption:
+    """The assumption on draws that are within ``tv`` of exact ones, in total variation."""
+    return Assumption(
+        Key.SAMPLER,
+        f"The program's random draws differ from exact ones by at most {tv:.1g} (total variation), which delta includes.",
     )
 
 
@@ -210,21 +232,21 @@ def any_coalition(size: int, parties: int, trusted: frozenset[int] = frozenset()
     """The assumption that at most ``size`` of the parties collude, whichever but the ``trusted``; and if as many are
     taken by default."""
     if size == 0:
-        return Assumption(Key.COLLUDING, "Nobody colludes: the adversary is an outsider who sees what is published.")
-    who = f"At most {size} of the {parties} parties collude" + (f", none of them party {min(trusted)}" if trusted else "")
-    usual = " (the usual number: one party in ten)" if size == usual_colluders(parties) else ""
-    return Assumption(Key.COLLUDING, f"{who}, and nobody else{usual}.")
+        return Assumption(Key.COLLUDING, "No parties collude: the figures are against outsiders, who see what is published.")
+    others = f", none of them party {min(trusted)}" if trusted else ""
+    usual = " The usual number is one party in ten." if size == usual_colluders(parties) else ""
+    return Assumption(Key.COLLUDING, f"At most {size} of the {parties} parties share what they see (collude){others}.{usual}")
 
 
 def named_adversary(description: str) -> Assumption:
     """The assumption that the adversary is the one that is named and no other."""
-    return Assumption(Key.COLLUDING, f"The adversary is {description}; nobody else colludes.")
+    return Assumption(Key.COLLUDING, f"The figures are against {description}; nobody else shares with them what it sees.")
 
 
 # An assumption of protocols in which pairs draw the same noise.
 SHARED_KEYS = Assumption(
     Key.KEYS,
-    "Each pair agreed on authentic keys (X25519, or with ML-KEM-768), so nobody else can compute the noise that it shares.",
+    "Each pair of parties has each other's true keys, so nobody else computes its shared noise (X25519, or with ML-KEM-768).",
 )
 
 # The assumptions of every figure where a protocol replaces none of them.
@@ -266,11 +288,10 @@ class QueryStatement:
     def assumptions(self) -> tuple[Assumption, ...]:
         mixed = Assumption(
             Key.QUERY,
-            "The owner declares that the query mixes rows: figures protect the rows that it returns, not the "
-            "records behind them.",
+            "The owner declares that the query mixes rows. Figures protect the rows that it returns, not records behind them.",
         )
         public = Assumption(
             Key.CODES,
-            f"Tables of codes that the query joins are public and not protected (digests: {', '.join(self.codes)}).",
+            f"The query joins tables of codes, which are public and not protected (digests: {', '.join(self.codes)}).",
         )
         return (*([mixed] if self.mixes_rows else []), *([public] if self.codes else []))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-_ADDING = "the addition or removal of one record"
+_CHANGE, _ADDING = "a change of one unit's value", "the addition or removal of one record"
+# How protocols word what they promise, and what Gaussian noise promises.
+REPLACED = f"(epsilon, delta)-differential privacy for {_CHANGE}"
+GAUSSIAN_GUARANTEE = f"{REPLACED}, against any computing power"
 
 
 class PrivacyUnit(StrEnum):
@@ -77,11 +80,18 @@ class Neighbouring(StrEnum):
     REPLACEMENT = "replacement"
     ADD_REMOVE = "add-remove"
 
+    @property
+    def text(self) -> str:
+        """What is protected of a unit, as a clause behind it."""
+        if self == Neighbouring.REPLACEMENT:
+            return "others may know that it is there (replacement)"
+        return "also whether it is there (add-remove)"
+
     def claim(self, guarantee: str) -> str:
         """Write a guarantee that is worded for replacement for this relation."""
         if self == Neighbouring.REPLACEMENT:
             return guarantee
-        return guarantee.replace("replacement of one unit's value", _ADDING).replace("under replacement", f"under {_ADDING}")
+        return guarantee.replace(_CHANGE, _ADDING)
 
 
 def half_range(sensitivity: float) -> float:

@@ -36,18 +36,18 @@ def loaded(entry: EntryPoint, word: str) -> Any:
         return entry.load()
     # A module of another distribution may raise any exception when it is imported.
     except Exception as error:
-        raise InputError(f"{word} {entry.name!r} ({entry.value}) cannot be loaded ({error}). Mend or uninstall it.") from error
+        raise InputError(f"{word} {entry.name!r} ({entry.value}) cannot be loaded ({error}). Repair or uninstall it.") from error
 
 
 def _load(entry: EntryPoint, word: str, base: type) -> Any:
     subject, kind = f"{word} {entry.name!r} ({entry.value})", loaded(entry, word)
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise InputError(f"{subject} is not a subclass of {base.__name__}. Mend or uninstall it.")
+        raise InputError(f"{subject} is not a subclass of {base.__name__}. Repair or uninstall it.")
     stated = {"name": getattr(kind, "name", None), "summary": getattr(getattr(kind, "TRAITS", kind), "summary", None)}
     missing = [name for name, text in stated.items() if not isinstance(text, str) or not text]
     missing += sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
-        raise InputError(f"{subject} does not define {', '.join(missing)}. Mend or uninstall it.")
+        raise InputError(f"{subject} does not define {', '.join(missing)}. Repair or uninstall it.")
     return kind
 
 

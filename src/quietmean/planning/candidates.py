@@ -238,7 +238,7 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     for name in options:
         if name not in option_names:
             near, listed = nearest(name, option_names), ", ".join(sorted(option_names))
-            raise InputError(f"none of the protocols to choose from has an option {name!r}{near}. Choose of {listed}.")
+            raise InputError(f"none of the protocols to choose from has an option {name!r}{near}. Choose one of {listed}.")
     all_options = {**(offered or {}), **options}
     return [
         configure(name, {key: all_options[key] for key in all_options if key in options_of(kind)})

@@ -123,8 +123,8 @@ def find_levels_of_many(target: Target, template: Mechanism, seed: Seed) -> Chos
     certified = {
         "executions": len(fractions),
         "certificate": f"upper bounds for {WATCHED} parties in each of {len(fractions)} simulated executions, against "
-        f"{target.colluding} colluders, with all to whom those parties send{read}; "
-        f"ratio of noise levels from {MODEL} parties",
+        f"{target.colluding} colluders, with all to whom those parties send{read}. "
+        f"The ratio of noise levels is from {MODEL} parties",
     }
     return ChosenLevels(star, delta, 0.0, estimates, certified)
 

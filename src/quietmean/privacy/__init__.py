@@ -1,7 +1,8 @@
 """Privacy analysis of executions of any protocol: one information matrix, and all privacy figures that follow from it."""
 
+from quietmean.core.domain import GAUSSIAN_GUARANTEE
 from quietmean.privacy.adversary import Adversary, Eavesdropper
-from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
+from quietmean.privacy.analysis import PrivacyAnalysis
 from quietmean.privacy.certificate import Certificate, CertificateTerms, CoalitionCertificate
 from quietmean.privacy.charge import Charge, compose, require_members
 from quietmean.privacy.coalitions import Effort

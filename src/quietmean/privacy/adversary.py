@@ -87,7 +87,8 @@ class Adversary:
         """The adversary in one clause, for reports."""
         parts = []
         if self.corrupt:
-            parts.append(f"parties {', '.join(map(str, sorted(self.corrupt)))} colluding")
+            names = ", ".join(map(str, sorted(self.corrupt)))
+            parts.append(f"party {names} alone" if len(self.corrupt) == 1 else f"parties {names} colluding")
         if self.observed:
             parts.append(f"{count_of(len(self.observed), 'message')} intercepted")
         return " and ".join(parts) or "an outsider who sees what is published"

@@ -17,7 +17,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.bounds import CoalitionBound
-from quietmean.core.domain import half_range
+from quietmean.core.domain import GAUSSIAN_GUARANTEE, half_range
 from quietmean.core.party import PartyId
 from quietmean.core.readable import Fact, epsilon_text
 from quietmean.core.workers import one_thread
@@ -29,8 +29,6 @@ from quietmean.privacy.loss import GAUSSIAN, UPPER_BOUND
 from quietmean.privacy.mutual_information import summary
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
-
-GAUSSIAN_GUARANTEE = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
 
 
 def _no_formula(size: int) -> None:
@@ -291,4 +289,5 @@ def any_of(colluding: int, parties: int, trusted: Sequence[str] = ()) -> str:
     if not colluding:
         return "an outsider who sees what is published"
     without = f", without {' and '.join(trusted)}, trusted never to collude" if trusted else ""
-    return f"any {colluding} of the {parties} parties together{without}"
+    together = " together" if colluding > 1 else ""
+    return f"any {colluding} of the {parties} parties{together}{without}"

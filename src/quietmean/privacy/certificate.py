@@ -362,7 +362,7 @@ class CoalitionCertificate(Tabular):
         return self._coalition() + trusted + self.terms.eavesdropper.describe()
 
     def in_short(self) -> str:
-        """The adversary in a few words: "any 2 of 20 colluding parties (all 190 tried)"."""
+        """The adversary in a few words: "any 2 of 20 parties together (all 190 pairs tried)"."""
         if self.size == 0 or self.terms.conversion.coalition is not None:
             return self.describe()
         how = f"all {self.tried:,} {'pairs ' if self.size == 2 else ''}tried"
@@ -371,7 +371,8 @@ class CoalitionCertificate(Tabular):
         elif not self.exhaustive:
             how = "a bound for all of them"
         trusted = f", party {min(self.trusted)} trusted never to collude" if self.trusted else ""
-        return f"any {self.size} of {len(self.mu)} colluding parties ({how}){trusted}{self.terms.eavesdropper.describe()}"
+        who = f"any {self.size} of {len(self.mu)} parties{' together' if self.size > 1 else ''}"
+        return f"{who} ({how}){trusted}{self.terms.eavesdropper.describe()}"
 
     @property
     def worst_adversary(self) -> Adversary:

@@ -31,8 +31,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quietmean.core.arrays import Array
-from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.assumptions import Assumption, Key, drawn_nearly
 from quietmean.core.bounds import APriori
+from quietmean.core.domain import REPLACED
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
@@ -162,10 +163,10 @@ class LossConversion:
     """
 
     kind: ClassVar[str] = EXACT
-    definition: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value"
+    definition: ClassVar[str] = REPLACED
     notes: tuple[Assumption, ...] = (
-        Assumption(Key.NUMBERS, "Gaussian noise, the same on every coordinate, and real numbers."),
-        Assumption(Key.SAMPLER, "What is drawn has exactly the distribution that is stated."),
+        Assumption(Key.NUMBERS, "The noise is Gaussian, and the same for each number. The figures are for exact arithmetic."),
+        Assumption(Key.SAMPLER, "The program's random draws have exactly the distribution that is stated."),
     )
     beta: float = 0.0
     tv: float = 0.0
@@ -238,13 +239,12 @@ class RealArithmetic(LossConversion):
 
     def __init__(self, exposed: bool = False) -> None:
         """``exposed``: single messages are a value plus noise, of which low bits are known to tell two values apart."""
-        low_bits = (
-            f"; low bits of float64 tell values apart: no delta below {FLOAT64_DELTA:g} a column is claimed" if exposed else ""
-        )
+        low_bits = f" Low bits can give a value away: no delta below {FLOAT64_DELTA:g} a column is claimed." if exposed else ""
         numbers = (
-            "Gaussian noise, the same on every coordinate, in real arithmetic: that values and noise are float64 is not counted"
+            "The noise is Gaussian, and the same for each number. The figures are for exact arithmetic: rounding to float64 is "
+            "not counted."
         )
-        self.notes = (Assumption(Key.NUMBERS, f"{numbers}{low_bits}."), *super().notes[1:])
+        self.notes = (Assumption(Key.NUMBERS, f"{numbers}{low_bits}"), *super().notes[1:])
 
 
 class WithoutNoise(LossConversion):
@@ -296,13 +296,10 @@ class GridLossConversion(LossConversion):
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Values and discrete Gaussian noise are whole multiples of {step:g}, rounded before any sum; "
-                "the figures are bounds for them.",
+                f"Values and noise (discrete Gaussian) are rounded to multiples of {step:g} before any sum, which the figures "
+                "include.",
             ),
-            Assumption(
-                Key.SAMPLER,
-                f"All draws together are within {self.tv:.1g} of exact ones in total variation, which every delta counts.",
-            ),
+            drawn_nearly(self.tv),
         )
 
     def inflation(self, mu: float, parties: int) -> float:
@@ -333,7 +330,7 @@ class LocalNoiseLossConversion(GridLossConversion):
         self.notes = (
             *self.notes,
             Assumption(
-                Key.HISTORY, "The figure counts each party's own noise only, so it holds for any coalition and any history."
+                Key.HISTORY, "The figure counts each party's own noise only, so it holds for any coalition and any losses."
             ),
         )
 

@@ -105,12 +105,12 @@ class Interception:
         if not is_random(self.eavesdropping):
             return Assumption(
                 Key.CHANNELS,
-                "Only sender and receivers read messages of the first round (TLS 1.3); the adversary reads all later ones.",
+                "Only sender and receivers read messages of the first round (TLS 1.3); an eavesdropper reads all later ones.",
             )
         return Assumption(
             Key.CHANNELS,
-            f"The adversary reads each message with chance {self.eavesdropping:g}; realised figures cover "
-            "those that the public seed drew, guaranteed ones cover all.",
+            f"An eavesdropper reads each message with chance {self.eavesdropping:g}. "
+            "Realised figures count the messages that were drawn, guaranteed figures count all.",
         )
 
     def to_json(self) -> dict[str, Any]:

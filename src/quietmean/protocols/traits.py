@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption
+from quietmean.core.domain import GAUSSIAN_GUARANTEE
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.party import Message, PartyId, Vector
@@ -36,7 +37,7 @@ class Server(StrEnum):
 
 ANY_DOMAIN = "any bounded set"
 # Of sums that are taken modulo a number: a value beyond the bounds is the same number as one within them.
-WRAPS = "sums wrap around: a value beyond the bounds may count as another one within them, and nobody notices"
+WRAPS = "a false value far outside the bounds can count as one within them, and nobody notices (sums are modular)"
 # Of 8 bytes; with what is there anyway these are a gigabyte.
 _MOST_NUMBERS, _MOST_SECONDS = 1.1e8, 20.0
 
@@ -260,7 +261,7 @@ class Traits:
     trust_with_collector: str = "a collector that stays and adds up truly; it is not trusted with values"
     trusted: frozenset[PartyId] = frozenset()
     collector: PartyId | None = None
-    guarantee: str = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
+    guarantee: str = GAUSSIAN_GUARANTEE
     private: bool = True
     reveals: str = "every party's value"
     keeps_target: bool = False

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.assumptions import assumptions_json
+from quietmean.core.assumptions import assumptions_json, listing
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT, package_version
@@ -166,10 +166,9 @@ def _details_of(receipt: Mapping[str, Any]) -> list[str]:
     """All the rest that is to be said of a session: against whom and by what its figures hold, and what they assume."""
     cost, stated = certified(receipt), receipt["certificate"]
     return [
-        f"one {cost['unit']}, under {cost['neighbouring']}: at most epsilon {epsilon_text(cost['epsilon'])} at delta "
+        f"one {cost['unit']} ({cost['neighbouring']}): at most epsilon {epsilon_text(cost['epsilon'])} at delta "
         f"{cost['delta']:g}, guaranteed",
         f"against {cost['adversary']}; enforced by {cost['enforced_by']}",
         f"{count_of(cost['rounds']['agreed'], 'round')} together: epsilon {epsilon_text(float(stated['epsilon_a_priori']))}",
-        "these figures assume:",
-        *(f"- {each['text']}" for each in stated["assumptions"]),
+        *listing(stated["assumptions"]),
     ]

@@ -48,7 +48,7 @@ class RowCondition(Expression):
             if name not in columns.names:
                 near = nearest(name, columns.names)
                 raise InputError(
-                    f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}. Choose of "
+                    f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}. Choose one of "
                     f"{', '.join(columns.names)}, with levels between quotes."
                 )
         self._truth(self._tree, {column.name: column for column in columns}, None)

@@ -341,7 +341,7 @@ def require_expected(subject: str, expect: Mapping[str, float], names: Sequence[
     for name, value in expect.items():
         if name not in names:
             near = nearest(name, names)
-            raise InputError(f"{subject} cannot expect {name!r}{near}. Choose of {', '.join(names)}.")
+            raise InputError(f"{subject} cannot expect {name!r}{near}. Choose one of {', '.join(names)}.")
         low, high = RANGES.get(name, (-math.inf, math.inf))
         if not low < value < high or not math.isfinite(value):
             limits = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"

@@ -126,7 +126,8 @@ class Expression:
                 if name not in FUNCTIONS:
                     functions = ", ".join(FUNCTIONS)
                     raise InputError(
-                        f"{self.what} {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}. Choose of {functions}."
+                        f"{self.what} {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}. "
+                        f"Choose one of {functions}."
                     )
                 self._check_number(argument)
             case _:

@@ -76,7 +76,7 @@ class FormulaTerms:
             elif isinstance(node, ast.Name):
                 if (name := self._name(node.id)) not in self.columns.names:
                     near, declared = nearest(name, self.columns.names), ", ".join(self.columns.names)
-                    raise InputError(f"column {name!r} in the formula is not declared{near}. Choose of {declared}.")
+                    raise InputError(f"column {name!r} in the formula is not declared{near}. Choose one of {declared}.")
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _is_small(node.right):
                 raise InputError(
                     f"{expression!r} in the formula has a power that is not a number up to {LARGEST_POWER}. Write one."

@@ -15,6 +15,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import curator
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.domain import GAUSSIAN_GUARANTEE
 from quietmean.core.grid import Numbers, numbers_for
 from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector, total_weight
 from quietmean.core.schema import parameter
@@ -104,10 +105,7 @@ class CentralDP(DiscreteNoise, Mechanism):
         unpromised_if_read="values are sent to the curator as they are",
         keeps_target=True,
         server=Server.CURATOR,
-        guarantee=(
-            "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, against everybody but "
-            "the curator, who sees every value"
-        ),
+        guarantee=(f"{GAUSSIAN_GUARANTEE}. It holds against everybody but the curator, who sees every value"),
         trust="the curator sees every value",
         can_draw=lambda protocol, drawn: drawn.to_lists() == [to_collector(drawn.parties, protocol.aggregator)],
         exposed=True,

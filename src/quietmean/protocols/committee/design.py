@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.assumptions import Assumption, Key, drawn_nearly
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Units, Vector
@@ -126,17 +126,14 @@ class CommitteeLossConversion(LossConversion):
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Each of {parameters.dealings} members adds discrete Gaussian noise of "
-                f"{parameters.scale:.6g} steps; the figures credit {unknown} of them and include rounding.",
+                f"Each of {parameters.dealings} members adds noise of standard deviation {parameters.sigma:.6g} "
+                f"(discrete Gaussian). The figures count the noise of {unknown} of them, and include rounding.",
             ),
             Assumption(
                 Key.HISTORY,
-                "Colluders see one sum only, of contributions that they may choose, in every history.",
+                "Colluding members see one sum only, however the study goes. They may choose whose contributions are in it.",
             ),
-            Assumption(
-                Key.SAMPLER,
-                f"All draws together are within {self.tv:.1g} of the model in total variation, which every delta counts.",
-            ),
+            drawn_nearly(self.tv),
         )
         self.charge_notes = (f"tv {self.tv:.2g} for the sampler, for random points, and for noise as rounded Gaussian noise",)
 

@@ -17,7 +17,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import REPLACED, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import Numbers, RoundedNumbers
 from quietmean.core.input_domain import InputDomain
@@ -88,15 +88,15 @@ class CommitteeFields(Configured):
 _ASSUMPTIONS = (
     Assumption(
         Key.CHANNELS,
-        "A contribution is encrypted to each member (HPKE with ML-KEM-768 and X25519), and nobody else reads that part.",
+        "Each member's part of a contribution is encrypted for that member alone (HPKE with ML-KEM-768 and X25519).",
     ),
     Assumption(
         Key.LOGS,
-        "The figures use nothing that members report of each other, so false reports cannot change them.",
+        "The figures use no report of a member about others, so false reports cannot change them.",
     ),
     Assumption(
         Key.SILENT,
-        "Each contributor is charged in full, counted or not, because members held shares of the contribution.",
+        "Each contributor pays in full even if left out, because members held parts of the contribution.",
     ),
 )
 
@@ -130,9 +130,9 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         sources=(literature.SHARING, literature.PACKED_SHARING),
         keeps_target=True,
         guarantee=(
-            "(epsilon, delta)-differential privacy under replacement of one unit's value, against all other "
-            "contributors with the planned number of members, who do anything. It is an upper bound that holds "
-            "before the start. It assumes AES-256 as a source of random numbers, and hybrid encryption to members"
+            f"{REPLACED}, against all other contributors with the planned number of members. They may do anything. "
+            "It is an upper bound that holds before the start. It assumes true random numbers (AES-256), and hybrid "
+            "encryption to members"
         ),
         trust="at most the planned number of the committee's members collude; they may collude with all other contributors",
         linear=False,
@@ -162,9 +162,9 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         noise = predicted_error(parameters, target.responding)
         known, dealt = committee.colluding, committee.dealings
         certificate = (
-            f"by formula, for all other contributors with any {known} members that do anything: the "
-            f"sum has the noise of {dealt} members, of which they do not know {dealt - known} (upper "
-            "bound), if AES-256 in counter mode is a source of noise and random points"
+            f"by formula, against all other contributors with any {known} members, who may do anything. "
+            f"The sum has the noise of {dealt} members, of which they do not know {dealt - known} (upper bound). "
+            "It is assumed that AES-256 gives true random numbers"
         )
         return Design(cls.of(parameters), noise, target.dropout_bias(target.responding), certificate)
 
@@ -175,18 +175,18 @@ class CommitteeSharing(CommitteeFields, Mechanism):
 
     @cached_property
     def traits(self) -> Traits:
-        within = ", each number within its bounds" if self.verified else ""
+        within = " Proofs keep each number within its bounds." if self.verified else ""
         assumptions = (
             Assumption(
                 Key.PASSIVE,
-                f"The adversary may be active: up to {self.colluding} of {self.members} members and all "
-                f"contributors may lie, but learn no more{within}.",
+                f"Up to {self.colluding} of {self.members} members and all contributors may lie. "
+                f"They learn no more by it (active adversary).{within}",
             ),
             *_ASSUMPTIONS,
             Assumption(
                 Key.COLLUDING,
-                f"At most {self.colluding} of the committee's {self.members} members collude, with any other "
-                "contributors; more members open every contribution.",
+                f"At most {self.colluding} of the committee's {self.members} members share what they see (collude), also "
+                "with contributors; more members can read every contribution.",
             ),
         )
         checks = replace(self.TRAITS.checks, contributions=self.verified, by=self._checked_by)

@@ -83,8 +83,9 @@ class Consensus(ConsensusParameters, Mechanism):
         tolerates_dropouts=False,
         trust="no server; parties must stay to the end",
         guarantee=(
-            "component sums are exact; all else as the information matrix says: (epsilon, delta) only with Gaussian local noise, "
-            "mutual information in any case; an upper bound where messages are quantised"
+            "sums of connected parties are exact. The information matrix bounds all else. "
+            "It gives (epsilon, delta) only with Gaussian local noise, and mutual information in any case. "
+            "It is an upper bound where messages are quantised"
         ),
         releases_are_public=False,
         refuses_messages=True,

@@ -176,8 +176,8 @@ def designed(requested: Settings, target: Target) -> tuple[Settings, float, str]
     error = sigma**2 / target.parties + quantisation_error(parameters)
     _require_rest(requested, parameters, target, _SLACK * error)
     certificate = (
-        f"every coalition of {target.colluding} parties: proven, since no {target.colluding} parties disconnect the graph of "
-        f"{len(parameters.edges)} edges; one that hears all differences included"
+        f"every coalition of {count_of(target.colluding, 'party', 'parties')}, also one that hears all differences. "
+        f"It is proven, since the graph of {len(parameters.edges)} edges stays connected without them"
     )
     return parameters, error, certificate
 
@@ -239,9 +239,9 @@ def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, st
     refuse_overload_of(requested, parameters)
     _require_rest(requested, parameters, target, (parameters.step or _EXACT * prior) ** 2)
     certificate = (
-        f"at most {nats:g} nats a coordinate against every coalition of {target.colluding} parties: proven, since no "
-        f"{target.colluding} parties disconnect the graph of {len(parameters.edges)} edges; for independent normal values of "
-        f"standard deviation {prior:g} or less, half the range"
+        f"at most {nats:g} nats a coordinate against every coalition of {count_of(target.colluding, 'party', 'parties')}. "
+        f"It is proven, since the graph of {len(parameters.edges)} edges stays connected without them. "
+        f"Values are taken as independent and normal, of standard deviation {prior:g} or less, half the range"
     )
     return parameters, 0.0, certificate
 

@@ -24,6 +24,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound, round_up
+from quietmean.core.domain import GAUSSIAN_GUARANTEE
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import special
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Vector
@@ -218,7 +219,7 @@ def _collected(
 _PUBLISHED = "all that a party sends is published, but for a word that it is there"
 _SILENT = Assumption(
     Key.SILENT,
-    "A party that fell silent after publishing counts as sharing noise with all partners that heard it (realised figure only).",
+    "A party that fell silent after publishing counts as sharing noise with each partner that heard it (realised figures only).",
 )
 
 
@@ -273,10 +274,7 @@ class GOPA(GopaParameters, Mechanism):
         keeps_target=True,
         batchable=False,
         checks=Checks(own_release_variance=_own_variance),
-        guarantee=(
-            "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; where a collector is "
-            "asked for, if it says truly who published"
-        ),
+        guarantee=(f"{GAUSSIAN_GUARANTEE}. A collector, where there is one, must say truly who published"),
         unpromised_if_read="what whole numbers cost is proven for messages that only its collector sees, or everybody",
         grid=step_of,
         inputs=ON_GRID,
@@ -289,7 +287,7 @@ class GOPA(GopaParameters, Mechanism):
         if self.aggregator is None:
             # Of a party that published and then left, the number of partners that it shared noise with is not known.
             return replace(self.TRAITS, refunds=False, already_public=_PUBLISHED, assumptions=(_SILENT,))
-        sentence = f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
+        sentence = f"The collector (party {self.aggregator}) stays to the end and says truly who published. It may collude."
         return replace(
             with_collector(self.TRAITS, self.aggregator),
             keeps_target=False,

@@ -280,7 +280,7 @@ class IncA(PushSumParameters, Mechanism):
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         mu = sensitivity / self.sigma_star if self.sigma_star else np.inf
-        why = "each party's own noise: all that is cancelled may lose its cover if shares are lost"
+        why = "each party's own noise: where shares are lost, no other noise may be left"
         if not self.whole:
             return APriori(mu, why)
 
@@ -386,7 +386,7 @@ class RoundedLossConversion(LossConversion):
             *REAL_ARITHMETIC.notes,
             Assumption(
                 Key.ROUNDING,
-                f"Shares are rounded to a grid of {parameters.grid:g}, which is counted, and none is cut to 32 bits.",
+                f"Shares are rounded to multiples of {parameters.grid:g}, which the figures include; none is cut off at 32 bits.",
             ),
         )
 

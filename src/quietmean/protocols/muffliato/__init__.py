@@ -11,6 +11,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.domain import GAUSSIAN_GUARANTEE
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN
@@ -138,10 +139,7 @@ class Muffliato(MuffliatoParameters, Mechanism):
         summary="every party adds full noise once, then gossips: no second phase; against colluders no better than local DP",
         sources=(literature.MUFFLIATO,),
         keeps_target=True,
-        guarantee=(
-            "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition "
-            "with a neighbour that of the party's own noise"
-        ),
+        guarantee=(f"{GAUSSIAN_GUARANTEE}. If a neighbour of a party colludes, only its own noise protects the party"),
         releases_are_public=False,
         exposed=True,
         planning_cost=PlanningCost(seconds=1.5e-7),

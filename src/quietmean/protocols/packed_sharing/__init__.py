@@ -15,6 +15,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.domain import REPLACED
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Units, Vector
@@ -87,7 +88,7 @@ _USUAL_MESSAGES = 4
 
 _ATTENDANCE = Assumption(
     Key.ATTENDANCE,
-    "No value or noise decides when an honest party deals, crashes or is late; no restored store takes part.",
+    "An honest party sends, fails or is late independently of its data and noise, and never goes on from an old store.",
 )
 
 
@@ -156,10 +157,9 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         sources=(literature.SHARING, literature.PACKED_SHARING),
         keeps_target=True,
         guarantee=(
-            "(epsilon, delta)-differential privacy under replacement against any coalition of the planned size that "
-            "does anything. It is an upper bound that holds before the start. It assumes AES-256 as a source of "
-            "random numbers, and private channels. It assumes that whether and when parties deal, leave or are late "
-            "does not depend on values or noise"
+            f"{REPLACED}, against any coalition of the planned size. The coalition may do anything. "
+            "It is an upper bound that holds before the start. It assumes true random numbers (AES-256) and private channels. "
+            "It assumes that parties send, leave or are late independently of values and noise"
         ),
         linear=False,
         unpromised_if_read="its claim takes for granted that nobody reads shares, which would add up to values",
@@ -185,8 +185,8 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         assumptions = (
             Assumption(
                 Key.PASSIVE,
-                "The adversary may be active: colluders can lie, falsify or prevent the result, and drop "
-                f"inputs to {self.minimum}, but learn no more.",
+                f"Colluding parties may lie, falsify or stop the result, and leave out inputs down to {self.minimum}. "
+                "They learn no more by it (active adversary).",
             ),
             _ATTENDANCE,
         )
@@ -204,7 +204,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         # How many sums a result had is said by its check.
         if self.members is OPEN or self._checked_by is not None or self.threshold < self.members:
             return (WRAPS,)
-        return (WRAPS, f"all {self.members} sums of members are needed, so that a wrong one is not noticed")
+        return (WRAPS, f"the result needs the sums of all {self.members} members, so nobody notices a wrong one")
 
     def resolved(self, parties: int) -> Self:
         return super(PackedSharing, filled(self, **DEFAULTS)).resolved(parties)

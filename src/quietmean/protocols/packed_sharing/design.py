@@ -229,9 +229,9 @@ def designed(requested: Settings, target: Target, largest: float | None = None) 
     parameters = _of_less_error(shape, target) if requested.prime is OPEN else _settled(shape, target)
     noise, lost = expected_error(target, parameters.minimum, parameters.party_variance)
     certificate = (
-        f"by formula, for any coalition of {target.colluding} that does anything: a sum of "
-        f"{parameters.minimum} inputs or more has {parameters.minimum - target.colluding} noises that they do not know (upper "
-        f"bound), if AES-256 in counter mode is a source of noise and random points; fewer inputs, and no result, with chance "
+        f"by formula, against any coalition of {target.colluding}, which may do anything. "
+        f"A sum of {parameters.minimum} inputs or more has {parameters.minimum - target.colluding} noises that it does not know "
+        "(upper bound). It is assumed that AES-256 gives true random numbers. There are too few inputs with a chance of "
         f"{chance_of_fewer(target, parameters.minimum):.1g}"
     )
     return parameters, noise, lost, certificate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask, pieces
-from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.assumptions import Assumption, Key, drawn_nearly
 from quietmean.core.bounds import APriori, round_up
 from quietmean.core.errors import InputError
 from quietmean.core.grid import from_units
@@ -96,19 +96,16 @@ class PackedLossConversion(LossConversion):
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Each party adds discrete Gaussian noise of {parameters.scale:.6g} steps. Figures credit "
-                "what the adversary does not know, and include rounding.",
+                f"Each party adds noise of standard deviation {parameters.sigma:.6g} (discrete Gaussian). "
+                "The figures count only noise that colluding parties do not know, and include rounding.",
             ),
             Assumption(
                 Key.HISTORY,
-                f"At most {count_of(parameters.colluding_members, 'party colludes', 'parties collude')} and "
-                f"see one sum of {count_of(parameters.minimum, 'input')} or more. Against more, only each party's "
-                "own noise protects.",
+                f"Up to {count_of(parameters.colluding_members, 'colluding party sees', 'colluding parties see')} "
+                f"only one sum of at least {count_of(parameters.minimum, 'input')}. "
+                "Against more parties, only a party's own noise protects it.",
             ),
-            Assumption(
-                Key.SAMPLER,
-                f"All draws together are within {self.tv:.1g} of the model in total variation, which every delta counts.",
-            ),
+            drawn_nearly(self.tv),
         )
         self.charge_notes = (f"tv {self.tv:.2g} for the sampler, for random points, and for noise as rounded Gaussian noise",)
 

@@ -222,8 +222,8 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         sources=(literature.PRIV_UNIT_G,),
         keeps_target=True,
         guarantee=(
-            "epsilon-differential privacy (delta = 0) under replacement of a unit vector, local, unconditional, in real "
-            "arithmetic: the sampler is float64"
+            "epsilon-differential privacy (delta = 0) for a change of a unit vector, against any computing power. "
+            "Each party protects itself (local). The figure is for exact arithmetic, but the sampler is float64"
         ),
         domain="unit vectors",
         gaussian_noise=False,
@@ -275,7 +275,7 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         """Make no transcript. Raises :class:`InputError`: the noise is not Gaussian."""
         raise InputError(
             "PrivUnitG adds no Gaussian noise, so a transcript has nothing to certify. Use its plan: every report is "
-            f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, against every coalition."
+            f"{self.epsilon:g}-DP with delta = 0 for a change of a unit vector, against every coalition."
         )
 
     def batch(

@@ -15,6 +15,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
+from quietmean.core.domain import REPLACED
 from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import filled
@@ -87,8 +88,8 @@ class SecAgg(SecAggParameters, Mechanism):
         server=Server.AGGREGATOR,
         trust="an aggregator that follows the protocol",
         guarantee=(
-            "(epsilon, delta)-differential privacy under replacement against computationally bounded parties, an upper bound; "
-            "assumes X25519, HKDF-SHA256, AES-256 and AES-GCM, and an aggregator that follows the protocol"
+            f"{REPLACED}, against parties that cannot break the encryption. It is an upper bound. "
+            "It assumes X25519, HKDF-SHA256, AES-256 and AES-GCM, and an aggregator that follows the protocol"
         ),
         linear=False,
         unpromised_if_read="its claim takes for granted that nobody reads shares of keys",
@@ -110,12 +111,12 @@ class SecAgg(SecAggParameters, Mechanism):
         assumptions = (
             Assumption(
                 Key.AGGREGATOR,
-                f"All parties follow the protocol, and the aggregator, party {self.aggregator}, which may "
-                "collude, gives everybody the same lists.",
+                f"The aggregator (party {self.aggregator}) gives everybody the same lists. "
+                "It follows the protocol as all parties do, but may collude.",
             ),
             Assumption(
                 Key.COMPUTING,
-                "The adversary cannot break X25519, HKDF-SHA256, AES-256 or AES-GCM, and every party got keys from their owners.",
+                "Nobody can break the encryption (X25519, HKDF-SHA256, AES-256, AES-GCM), and each key came from its owner.",
             ),
         )
         collected = with_collector(self.TRAITS, self.aggregator)

@@ -13,8 +13,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from quietmean.core.arrays import Array, Ints
-from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.assumptions import Assumption, Key, drawn_nearly
 from quietmean.core.bounds import APriori
+from quietmean.core.domain import REPLACED
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
@@ -38,8 +39,8 @@ class DiscreteLossConversion(LossConversion):
 
     kind = UPPER_BOUND
     definition = (
-        "(epsilon, delta)-differential privacy under replacement of one unit's value, against computationally bounded parties; "
-        "of the Gaussian mechanism that dominates the sum of discrete Gaussians (Poisson summation)"
+        f"{REPLACED}, against parties that cannot break its encryption. "
+        "It is that of a Gaussian mechanism that is worse than the sum of discrete Gaussians (Poisson summation)"
     )
 
     def __init__(
@@ -94,27 +95,24 @@ class DiscreteLossConversion(LossConversion):
     def _notes(self) -> tuple[Assumption, ...]:
         if not self._parameters.noisy:
             return (Assumption(Key.NO_NOISE, "Nothing has noise: the sum itself protects nobody."),)
-        parties, steps = int(self._outcome.requested.sum()), self._parameters.scale
+        parties, deviation = int(self._outcome.requested.sum()), self._parameters.sigma
         chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
         return (
             Assumption(
                 Key.NUMBERS,
-                f"Each of {parties} counted parties adds discrete Gaussian noise of {steps:.6g} steps; only "
-                "what the adversary does not know is credited.",
+                f"Each of {parties} counted parties adds noise of standard deviation {deviation:.6g} (discrete Gaussian). "
+                "The figures count only noise that colluding parties do not know.",
             ),
             Assumption(
                 Key.ROUNDING,
-                f"Clipped values are rounded ({self._parameters.rounding} rounding) to steps of "
-                f"{self._parameters.granularity:.6g}, which adds to the sensitivity.",
+                f"Each party rounds its values to multiples of {self._parameters.granularity:.6g} "
+                f"({self._parameters.rounding} rounding), which the figures include.",
             ),
-            Assumption(
-                Key.SAMPLER,
-                f"All draws together are within {self.tv:.1g} of the model in total variation, which every delta counts.",
-            ),
+            drawn_nearly(self.tv),
             Assumption(
                 Key.OVERFLOW,
-                f"The sum wraps around with probability below {chance:.1g} for the worst values, which costs accuracy, not "
-                f"privacy.",
+                f"With a chance below {chance:.1g} the sum leaves its range, and the answer is wrong (wraps around). "
+                "Privacy stays.",
             ),
         )
 

@@ -155,8 +155,11 @@ def complete_shape(requested: SecAggParameters, target: Target) -> Shape:
             f"threshold is {threshold} but with dropouts of {target.dropouts:g} only {staying} of {target.parties} parties stay. "
             "Plan for fewer dropouts, more than half must stay."
         )
-    split = "also" if 2 * threshold > target.parties + target.colluding else "not"
-    claim = f"threshold {threshold} of {target.parties}; {split} against an aggregator that tells parties different survivors"
+    split = "also holds" if 2 * threshold > target.parties + target.colluding else "does not hold"
+    claim = (
+        f"The threshold is {threshold} of {target.parties}. The bound {split} against an aggregator that tells parties different "
+        "survivors"
+    )
     return Shape(threshold, minimum, None, claim)
 
 
@@ -175,8 +178,9 @@ def designed(requested: Settings, target: Target, shape: Shape) -> tuple[Setting
         )
     parameters = _settle(requested, target, _first_guess(requested, target, shape, honest), shape)
     certificate = (
-        f"the Gaussian that dominates the sum with {honest} or more honest parties' discrete Gaussian noise (upper bound), if "
-        f"X25519, HKDF, AES-256 and AES-GCM hold and the aggregator follows the protocol; {shape.claim}"
+        f"the Gaussian that dominates the sum with {honest} or more honest parties' discrete Gaussian noise (upper bound). "
+        "It is assumed that X25519, HKDF, AES-256 and AES-GCM hold, and that the aggregator follows the protocol. "
+        f"{shape.claim}"
     )
     return parameters, parameters.party_variance / counted_parties(target), certificate
 

@@ -93,8 +93,9 @@ def _shape(requested: SecAggPlus, target: Target) -> Shape:
     if minimum > staying:
         raise InputError(f"minimum is {minimum} but with dropouts of {target.dropouts:g} only {staying} parties stay. Lower it.")
     claim = (
-        f"threshold {neighbourhood.threshold} of {neighbourhood.neighbours + 1} shares; over the random graph secrecy fails with "
-        f"probability {_chance(neighbourhood.security_bits)} and the run with {_chance(neighbourhood.correctness_bits)} at most"
+        f"The threshold is {neighbourhood.threshold} of {neighbourhood.neighbours + 1} shares. "
+        f"Over the random graph secrecy fails with probability {_chance(neighbourhood.security_bits)} "
+        f"and the run with {_chance(neighbourhood.correctness_bits)} at most"
     )
     return Shape(
         neighbourhood.threshold, minimum, neighbourhood.neighbours, claim, _graph_failure(neighbourhood.neighbours, parties)

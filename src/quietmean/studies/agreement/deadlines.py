@@ -207,7 +207,8 @@ def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], planned: 
         return plan
     if _LEAST_INPUTS in options:
         raise InputError(
-            f"option {_LEAST_INPUTS} is {inputs}, and with start_by two results could be made. Choose {least} or more."
+            f"option {_LEAST_INPUTS} is {inputs}. With start_by, two groups of parties could each make a result. "
+            f"Choose {least} or more."
         )
     return planned(plan.target.parties, plan.protocol.name, {**options, _LEAST_INPUTS: least})
 

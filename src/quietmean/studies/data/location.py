@@ -138,7 +138,7 @@ def _table(raw: object, where: str, place: str) -> Mapping[str, Any]:
 def _only(table: Mapping[str, Any], known: Collection[str], where: str, place: str) -> None:
     for name in table:
         if name not in known:
-            raise InputError(f"[{where}] of {place} has {name!r}{nearest(name, known)}. Choose of {', '.join(known)}.")
+            raise InputError(f"[{where}] of {place} has {name!r}{nearest(name, known)}. Choose one of {', '.join(known)}.")
 
 
 # The last one means any number of blanks and tabs.
@@ -216,7 +216,7 @@ class Location:
             choices = _CHOICES.get(name)
             if choices is None:
                 raise InputError(
-                    f"#{name}= is not known for {self.path.name}{nearest(name, _CHOICES)}. Choose of "
+                    f"#{name}= is not known for {self.path.name}{nearest(name, _CHOICES)}. Choose one of "
                     f"{', '.join(f'#{choice}=' for choice in _CHOICES)}."
                 )
             if choices and value not in choices:

@@ -292,7 +292,7 @@ def _move_json(move: Move) -> dict[str, Any]:
 def _bounded(move: Move) -> str:
     if move.range is not None:
         low, high = move.range
-        return f"to anything from {low:.{_DIGITS}g} to {high:.{_DIGITS}g}, or beyond, which no values are"
+        return f"to any number from {low:.{_DIGITS}g} to {high:.{_DIGITS}g}, and to impossible ones outside"
     if move.most == math.inf:
         return "by any amount"
     return f"by at most {bound_text(move.most)}"
@@ -325,6 +325,6 @@ def checked_text(by: Mapping[str, Any]) -> str:
     """Say :attr:`Checks.by` in a sentence."""
     sums, needed, lies = (int(by[name]) for name in ("sums", "needed", "lies_excluded"))
     if not lies:
-        return f"unchecked: {sums} sums of members came, as many as the result needs. Nobody would notice a wrong one"
+        return f"not checked: the result needs all {sums} sums of members that came, so nobody would notice a wrong one"
     wrong = "One wrong sum" if lies == 1 else f"Up to {lies} wrong sums"
     return f"checked: {sums} sums of members came, and {needed} are enough. {wrong} would have been noticed for certain"

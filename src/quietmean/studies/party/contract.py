@@ -282,7 +282,7 @@ class Contract(Agreement):
         yield ContractFact("of", shown, columns=columns, imputed=imputed)
         yield ContractFact(
             "protects",
-            f"{_UNITS[target.unit]}{self._rows()}, under {target.neighbouring}{self._counts()}",
+            f"{_UNITS[target.unit]}{self._rows()}; {target.neighbouring.text}{self._counts()}",
             unit=str(target.unit),
             neighbouring=str(target.neighbouring),
             # A bound, unless it is said to be what the study asks for.
@@ -363,4 +363,4 @@ class Contract(Agreement):
 
 
 def _column(column: Column, imputed: bool) -> str:
-    return column_text(column, "; missing cells count as the middle here" if imputed else "")
+    return column_text(column, "; a missing cell counts as the middle of the bounds" if imputed else "")

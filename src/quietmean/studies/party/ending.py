@@ -103,8 +103,8 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
         )
     if sums := _places(roster, result, Phase.DISSEMINATION):
         notes.append(
-            f"own messages of published sums were taken back, and whether their receivers had used them is not known: {sums}; "
-            "the results of the parties may differ by what these carried"
+            f"own messages of published sums were taken back, and whether their receivers had used them is not known: {sums}. "
+            "The results of the parties may differ by what these carried"
         )
     return notes
 

@@ -31,11 +31,11 @@ from quietmean.studies.party.first_screen import always_facts
 KIND = "vector-mean"
 STOPPING = Assumption(
     "stopping",
-    "Who is there in a round, and when a party ends its part of the session, depends on nothing but what was released.",
+    "Who takes part in a round, and when a party leaves the session, depends only on what was released.",
 )
 OWN_PROGRAM = Assumption(
     "own-program",
-    "What a vector is computed from is up to each party's own program; nothing else of the protected unit is published.",
+    "Each party's own program computes its vectors, and publishes nothing else of the protected unit.",
 )
 
 
@@ -125,7 +125,7 @@ class SessionContract(Agreement):
             yield ContractFact("for", canonical_json(study.purpose).decode())
         vectors = f"vectors of {count_of(study.dimension, 'coordinate')}, of L2 norm {study.clip:g}"
         yield ContractFact("asks for", f"at most {count_of(study.rounds, 'mean')} of {vectors}")
-        protects = f"one {study.unit} over all rounds together, under {target.neighbouring}"
+        protects = f"one {study.unit} over all rounds together; {target.neighbouring.text}"
         yield ContractFact("protects", protects, unit=str(study.unit), neighbouring=str(target.neighbouring))
 
     def _answer(self) -> list[ContractFact]:
