@@ -118,13 +118,13 @@ def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], l
         kill_after_a_round(running["east"])
         running["east"] = join("east")
         ended = {name: ending(running[name], 480) for name in ("ada", "north")}
-        code, output, errors = ending(running["east"])
+        code, output, errors = ending(running["east"], 480)
         in_time = code == 0
         if not in_time:
             # It was away in whole rounds, perhaps in all: what was released in them is public, and another party has it.
             assert "Copy the file of" in errors, errors
             shutil.copy("fit-north.model.npz", "fit-east.model.npz")
-            code, output, errors = ending(join("east"))
+            code, output, errors = ending(join("east"), 480)
     finally:
         for process in running.values():
             process.kill()
@@ -138,11 +138,13 @@ def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], l
     assert document["epsilon"] <= 9
     pooled = pooled_fit()
     whole = json.loads(ended["north"][1])["model"]["coefficients"]
-    assert None not in answers[0].values(), (whole, ended)
+    # Where the third comes back in the last round only, its records may move a term by more than its error: it is not printed.
+    printed = {term: value for term, value in answers[0].items() if value is not None}
+    assert printed.keys() == pooled.keys() or (printed and whole["flags"] == ["not-settled"]), whole
     errors_by_term = whole["standard_error_population"]
-    for term, value in pooled.items():
+    for term, value in printed.items():
         # Not all records are in the last round where the third was away: within sampling, too.
-        assert abs(answers[0][term] - value) < 5 * errors_by_term[term], term
+        assert abs(value - pooled[term]) < 5 * errors_by_term[term], term
 
 
 def gone_after_a_round() -> dict[str, tuple[int, str, str]]:
@@ -182,7 +184,7 @@ def test_who_comes_back_after_the_end_has_the_answer_of_who_stayed(free_ports: C
     assert code == 3, errors
     assert "Copy the file of one of them, *.model.npz, to " in errors
     shutil.copy("fit-north.model.npz", "fit-east.model.npz")
-    code, output, errors = ending(join("east"))
+    code, output, errors = ending(join("east"), 480)
     assert code == 0, errors
     document, other = json.loads(output), json.loads(ended["north"][1])
     assert document["model"]["coefficients"] == other["model"]["coefficients"]
