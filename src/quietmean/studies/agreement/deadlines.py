@@ -285,7 +285,7 @@ class CommitteeTerms(BaseModel):
         if now >= self.contribute_by:
             raise InputError(
                 f"contributions came until {in_words(self.contribute_by)}, and members take none that comes later: nothing was "
-                f"charged. Ask the coordinator for another study ({by_this_clock(now)})."
+                f"charged. The coordinator can make a study with a later time ({by_this_clock(now)})."
             )
 
     def describe(self) -> dict[str, Any]:
