@@ -72,6 +72,20 @@ def test_the_coordinator_tells_the_command_of_the_parties_way(
     assert f"Parties   quietmean {command} study.sealed --key NAME.key --data FILE" in capsys.readouterr().out
 
 
+def test_the_coordinator_tells_the_command_of_members_too(capsys: pytest.CaptureFixture[str]) -> None:
+    members = [*PARTIES, "fourth"]
+    convened = ["--committee", "4", "--contribute-by", "2099-01-01T12:00:00Z", "--out", "study.toml"]
+    main(["study", "new", "mean(age in 0..100)", "--name", "ages", *convened])
+    main(["key", "new", "--key", "north.key"])
+    main(["study", "invite", "study.toml", "--key", "north.key", "--out", "study.invitation"])
+    for place, name in enumerate(members):
+        member = ["--member", f"--address=192.0.2.{place}:7001"]
+        main(["accept", "study.invitation", "--key", f"{name}.key", "--name", name, *member])
+    capsys.readouterr()
+    main(["study", "seal", "study.invitation", *(f"{name}.entry" for name in members), "--key", "north.key"])
+    assert "Members   quietmean join study.sealed --key NAME.key --contributions FOLDER" in capsys.readouterr().out
+
+
 @pytest.mark.sampled(1)
 def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed = sealed_study(capsys, kind)

@@ -261,6 +261,8 @@ def seal_command(
         show(document)
         command = "send" if sealed.by_file or has_committee(sealed.terms) else "check"
         out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key --data FILE")
+        if has_committee(sealed.terms):
+            out.print(f"{'Members':10}quietmean join {quote(path.name)} --key NAME.key --contributions FOLDER")
 
 
 def about(sealed: Sealed) -> dict[str, Any]:
