@@ -44,7 +44,8 @@ def parts(draw: st.DrawFn) -> Part:
     if kind == "ball":
         return Ball(size=size, radius=draw(POSITIVE), centre=draw(st.sampled_from([0.0, 0.5, -3.0])))
     if kind == "blocks":
-        return Blocks(groups=size, weight=draw(st.sampled_from([0.9, 1.65, 3.0])), scale=draw(POSITIVE))
+        joint = size > 1 and draw(st.booleans())
+        return Blocks(groups=size, weight=draw(st.sampled_from([0.9, 1.65, 3.0])), scale=draw(POSITIVE), joint=joint)
     return (Simplex if kind == "simplex" else Prefixes)(size=size + 1, scale=draw(POSITIVE))
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
+from quietmean.core import mixtures
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import BLOCK_NORM, CUBE, FOURTH, SQUARE, SQUARE_CENTRE, Blocks, prefix_diameter, prefix_root
@@ -269,6 +270,77 @@ def test_two_blocks_of_a_group_are_two_apart_at_most() -> None:
     assert worst + 20.8 * 2 * 0.00025 < 4
     # Near opposite corners, t = (1 - |x|) + (1 - |y|): 4 - 4 t + 26.84 t^2 <= 4.
     assert 26.84 * 0.02 <= 4
+
+
+def test_two_blocks_of_joint_groups_are_farthest_at_equal_bounds() -> None:
+    """The squared distance is 2 (w^2 + corner + k) at most: on the grid of 4001 points, and between them no more."""
+    x = np.linspace(-1, 1, 4001)
+    lengths = x**2 + SQUARE**2 * (x**2 - SQUARE_CENTRE) ** 2 + CUBE**2 * (x**3 - x) ** 2 + FOURTH**2 * (x**4 - x**2) ** 2
+    opposed = 2 * mixtures.OPPOSED / (mixtures.OPPOSED**2 + 1)
+    corner = 2 * (mixtures.BLOCK_CORNER + opposed)
+    near = (1 - np.abs(x))[:, None] + (1 - np.abs(x)) <= 0.02
+    worst = 0.0
+    for begin in range(0, len(x), 500):
+        part = slice(begin, begin + 500)
+        squares = lengths[part, None] + lengths + 2 * opposed * x[part, None] * x
+        assert squares.max() <= corner * (1 + 1e-12)
+        worst = max(worst, float(squares[~near[part] | (x[part, None] * x < 0)].max()))
+    # Both derivatives are below 9.
+    assert worst + 9 * 2 * 0.00025 < corner
+    # Near equal bounds it rises with both values.
+    inside = Polynomial([0.0, 1.0])
+    length = inside**2 + SQUARE**2 * (inside**2 - SQUARE_CENTRE) ** 2 + CUBE**2 * (inside**3 - inside) ** 2
+    length += FOURTH**2 * (inside**4 - inside**2) ** 2
+    assert min(float(length.deriv()(point)) for point in np.linspace(0.98, 1.0, 201)) > 0
+
+
+@pytest.mark.parametrize("groups", range(2, mixtures.MOST_JOINT + 1))
+def test_joint_groups_are_as_wide_as_said(groups: int) -> None:
+    """All corners and middles of all groups, and a missing value: 2 is reached, and nothing is above."""
+    by = Column(name="by", levels=tuple("abcdefgh"[:groups]))
+    workload = Workload(
+        Columns([COLUMNS["age"], by]), (parse_statistic(read_text("group-means(age, by=by)")),), PrivacyUnit.RECORD
+    )
+    (feature,) = workload.scales
+    assert isinstance(feature, ColumnBlock)
+    assert feature.joint
+    assert feature.sensitivity == pytest.approx(2.0)
+    values = np.linspace(0, 100, 101)
+    records = np.array([[value, group] for group in [*range(groups), np.nan] for value in [*values, np.nan]])
+    encoded = feature.encode(workload.inside(records))
+    squares = (encoded**2).sum(axis=1)
+    distances = np.sqrt(np.maximum(squares[:, None] + squares - 2 * encoded @ encoded.T, 0.0))
+    assert 1.999 < distances.max() <= 2 + 1e-9
+    # What is left in other groups is whole multiples: a record is told apart from them exactly.
+    rounded = feature.to_grid(encoded, 1.0, 2.0**-12)
+    assert all(feature.domain.holds(row, 1.0) for row in rounded)
+
+
+@pytest.mark.parametrize(("name", "value"), [("WEIGHT_OF_TWO", 0.83), ("WEIGHT_JOINT", 0.95)])
+def test_a_weight_of_joint_groups_that_is_too_large_costs(name: str, value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"quietmean.statistics.features.block.{name}", value)
+    by = COLUMNS["sex"] if name == "WEIGHT_OF_TWO" else COLUMNS["race"]
+    assert ColumnBlock(COLUMNS["age"], by, compared=True).sensitivity > 2.01
+
+
+@pytest.mark.parametrize("by", ["sex", "race"])
+@given(data=st.data())
+def test_means_of_records_in_joint_groups_stay_mixtures_on_a_grid(by: str, data: st.DataObject) -> None:
+    """Also parts of a group, as a person's rows or a party's records have."""
+    feature = ColumnBlock(COLUMNS["age"], COLUMNS[by], compared=True)
+    rows = data.draw(st.integers(1, 7))
+    step = data.draw(st.sampled_from([2.0**-20, 2.0**-13, 2.0**-10]))
+    cell = st.one_of(st.sampled_from([0.0, 50.0, 100.0]), st.floats(0, 100), st.just(math.nan))
+    ages = data.draw(st.lists(cell, min_size=rows, max_size=rows))
+    groups = data.draw(st.lists(st.sampled_from([0.0, 1.0, math.nan]), min_size=rows, max_size=rows))
+    workload = Workload(COLUMNS, (parse_statistic(read_text(f"group-means(age, by={by})")),), PrivacyUnit.RECORD)
+    records = np.full((rows, len(COLUMNS)), np.nan)
+    names = [column.name for column in COLUMNS]
+    records[:, names.index("age")], records[:, names.index(by)] = ages, groups
+    mean = feature.encode(workload.inside(records)).mean(axis=0, keepdims=True)
+    (rounded,) = feature.to_grid(mean * 0.7, 0.7, step)
+    assert feature.domain.times(0.7).holds(rounded, 1.0)
+    assert (rounded == np.rint(rounded / step) * step).all()
 
 
 @given(

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
@@ -55,6 +56,55 @@ def test_without_noise_degrees_are_those_of_the_records() -> None:
     assert one.degrees == pytest.approx(29)
     constant = Summary(present=30, mean=0.0, noise_of_mean=0.0, variance_estimate=0, variance=0, noise_of_variance=0, fourth=0)
     assert math.isinf(constant.degrees)
+
+
+# By the mean, in half widths of the bounds, and the part of the second group: the noise of its mean and of the difference over
+# that of one coordinate, as docs/proofs/statistics.md has it.
+ONE_COORDINATE = {
+    (0.0, 0.5): (1.03, 1.28),
+    (0.5, 0.5): (1.14, 1.04),
+    (0.8, 0.5): (1.29, 1.06),
+    (0.0, 0.1): (1.03, 1.01),
+    (0.5, 0.1): (1.14, 1.14),
+    (0.8, 0.1): (1.29, 1.31),
+}
+
+
+def over_one_coordinate(text: str, columns: Columns, rows: NDArray[np.float64], moves: dict[str, list[float]]) -> list[float]:
+    """The noise of some terms over a curator's Gaussian noise on this answer alone, which a record moves by that range."""
+    workload = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    mean = workload.of_records(rows).mean(axis=0)
+    noisy = workload.decode(mean, 1e-6 * workload.sensitivity, RECORDS)[0].estimates
+    assert noisy.standard_error is not None
+    errors = dict(zip(noisy.terms, noisy.standard_error.tolist(), strict=True))
+    return [errors[term] / 1e-6 / (max(ends) - min(ends)) for term, ends in moves.items()]
+
+
+@pytest.mark.parametrize(("middle", "part"), ONE_COORDINATE)
+def test_noise_of_means_over_one_coordinate(middle: float, part: float) -> None:
+    """At bounds of 10 sd: where all counts are public a mean costs nothing more, and groups and their difference hardly do."""
+    second = np.arange(RECORDS) % 100 >= 100 * (1 - part)
+    rows = np.column_stack([np.tile([middle - 0.2, middle + 0.2], RECORDS // 2), second]).astype(np.float64)
+    filled, told = (
+        Columns([Column(name="x", low=-1, high=1, missing=rule), COLUMNS["group"]]) for rule in ("centre", "indicator")
+    )
+    ends = [-1 - middle, 1 - middle]
+    assert over_one_coordinate("mean(x)", filled, rows, {"": ends}) == pytest.approx([1.0], abs=1e-3)
+    assert over_one_coordinate("mean(x)", told, rows, {"": [*ends, 0.0]})[0] <= 1.15
+    # A record counts the more the fewer are in its group; a difference has those of the other group with the other sign.
+    of_second = [end / part for end in ends] + [0.0]
+    of_both = of_second + [-end / (1 - part) for end in ends]
+    found = over_one_coordinate("group-means(x, by=group)", filled, rows, {"b": of_second, "difference": of_both})
+    assert found == pytest.approx(ONE_COORDINATE[middle, part], abs=0.006)
+
+
+def test_a_paired_difference_has_the_noise_of_one_coordinate() -> None:
+    """The products beside both columns are free: a derived column of the difference, within its own bounds, is no better."""
+    columns = Columns([Column(name=name, low=-1, high=1, missing="centre") for name in ("x", "y")])
+    first = np.tile([0.3, 0.7], RECORDS // 2)
+    rows = np.column_stack([first, first + np.tile([0.1, 0.1, -0.02, -0.02], RECORDS // 4)])
+    found = over_one_coordinate("paired-difference(x, y)", columns, rows, {"difference": [-2.0, 2.0]})
+    assert found == pytest.approx([1.0], abs=1e-3)
 
 
 @pytest.mark.parametrize("statistic", [0.3, 2.0, 11.0])

@@ -164,7 +164,8 @@ def difference_of_means(
     total = first.present + second.present
     parts = [(each.present - 1) / max(total - 2, 1.0) if pooled else 0.5 for each in pair]
     variance = sum(part * each.variance for part, each in zip(parts, pair, strict=True))
-    noise_of_it = sum(part**2 * each.noise_of_variance for part, each in zip(parts, pair, strict=True))
+    released = first.noise_with(second)
+    noise_of_it = spread(np.array([0.0, parts[0], 0.0, parts[1]]), released)
     if variance <= _LEAST_VARIANCE * math.sqrt(noise_of_it):
         flags.append(
             Flag("no-variance", f"{column.name}: the noise hides the variance. No standardised difference is known", (term,))
@@ -176,7 +177,9 @@ def difference_of_means(
     value = (second.mean - first.mean) / math.sqrt(variance)
     by_variance = value**2 / (4 * variance**2)
     sampling_of_it = sum(part**2 * each.sampling_of_variance for part, each in zip(parts, pair, strict=True))
-    noise = (first.noise_of_mean + second.noise_of_mean) / variance + by_variance * noise_of_it
+    slope = -value / (2 * variance)
+    gradient = np.array([-1 / math.sqrt(variance), slope * parts[0], 1 / math.sqrt(variance), slope * parts[1]])
+    noise = spread(gradient, released)
     sampling = (first.sampling_of_mean + second.sampling_of_mean) / variance + by_variance * sampling_of_it
     return Estimate.normal(term, value, noise, sampling)
 

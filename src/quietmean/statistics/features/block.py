@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from quietmean.core.mixtures import (
     BLOCK_SIZE,
     CUBE,
     FOURTH,
+    MOST_JOINT,
     SPREAD,
     SQUARE,
     SQUARE_CENTRE,
     Blocks,
+    JointGroups,
     block_diameter,
     block_in_steps,
 )
@@ -92,12 +94,15 @@ def signs_of_powers(size: int, present: int, mean: int, square: int) -> Array:
 
 # The indicator of presence, up to which it costs nothing: sqrt(4 - 1.139) = 1.691 alone, sqrt(2 - 1.139) = 0.928 in groups.
 WEIGHT_ALONE, WEIGHT_IN_GROUPS = 1.65, 0.9
+# Of joint groups: sqrt(2 - 1.139) = 0.928, and of two sqrt(2 - 1.1225 - 0.2195) = 0.811.
+WEIGHT_JOINT, WEIGHT_OF_TWO = 0.92, 0.8
 # Where counts are private the indicator costs: a record is sqrt(w^2 + 1.139) long, and a mean m (in half widths of bounds) has
 # the noise of that times sqrt(1 + m^2 / w^2): least for m = 0.5 at w = 0.73, and within 3 % of the least from m = 0.4 to 0.65.
 WEIGHT_IF_PRIVATE = 0.73
 # Rounding to a grid of steps of the scale's part h moves the moments' matrices by less than 4.1 h; those of an even spread have
 # eigenvalues above 0.079: so large a part of it, for each h, keeps every rounded record a mixture.
-_MIXING = 64.0
+# With parts for a number of two joint groups these are 10.3 h.
+_MIXING, _MIXING_OF_TWO = 64.0, 136.0
 _MOST_MIXING = 0.5
 
 
@@ -108,8 +113,10 @@ class ColumnBlock(Feature):
     Sensitivity 2, that of x alone. With ``by``, a column with levels, a record's block stands in the place of its group, and one
     without a group has none. Quantities, for each group: the means of p, p x, p x^2, p x^3 and p x^4.
 
-    ``own_mean``: a party that is protected as a whole encodes the mean of its present values, instead of the mean of encodings:
-    the spread is then that between parties. ``private``: with the indicator's weight for private counts.
+    ``compared``: groups are compared with each other, and joint where there are few
+    (:class:`~quietmean.core.mixtures.JointGroups`). ``own_mean``: a party that is protected as a whole encodes the mean of its
+    present values, instead of the mean of encodings: the spread is then that between parties. ``private``: with the indicator's
+    weight for private counts.
     ``of_single_record``: each value is that of one record, of which all powers follow.
     """
 
@@ -118,16 +125,28 @@ class ColumnBlock(Feature):
     own_mean: bool = False
     private: bool = False
     of_single_record: bool = False
+    compared: bool = False
 
     @property
     def groups(self) -> int:
         return 1 if self.by is None else len(self.by.categories)
 
     @property
+    def joint(self) -> bool:
+        """Have the groups a part of their numbers in common?"""
+        return self.compared and 2 <= self.groups <= MOST_JOINT and not (self.private or self.of_single_record)
+
+    @property
+    def _joined(self) -> JointGroups:
+        return JointGroups.of(self.groups if self.joint else 1)
+
+    @property
     def presence_weight(self) -> float:
         """What an indicator of presence counts, for half the width of the bounds as the unit."""
         if self.private:
             return WEIGHT_IF_PRIVATE
+        if self.joint:
+            return WEIGHT_OF_TWO if self.groups == 2 else WEIGHT_JOINT
         return WEIGHT_ALONE if self.by is None else WEIGHT_IN_GROUPS
 
     @property
@@ -136,7 +155,7 @@ class ColumnBlock(Feature):
 
     @property
     def sensitivity(self) -> float:
-        return block_diameter(self.groups, self.presence_weight)
+        return block_diameter(self.groups, self.presence_weight, joint=self.joint)
 
     @property
     def length(self) -> float:
@@ -150,8 +169,17 @@ class ColumnBlock(Feature):
 
     @property
     def domain(self) -> InputDomain:
-        block = Blocks(groups=self.groups, weight=self.presence_weight, scale=1.0, products=self.of_single_record)
-        return InputDomain((block,))
+        return InputDomain(
+            (
+                Blocks(
+                    groups=self.groups,
+                    weight=self.presence_weight,
+                    scale=1.0,
+                    joint=self.joint,
+                    products=self.of_single_record,
+                ),
+            )
+        )
 
     @property
     def imputed(self) -> tuple[Column, ...]:
@@ -173,7 +201,7 @@ class ColumnBlock(Feature):
             return block
         groups = groups_of(records, self.by)
         placed = np.where(groups[:, None] == np.arange(self.groups), 1.0, 0.0)
-        return np.asarray((placed[:, :, None] * block[:, None, :]).reshape(len(block), self.size))
+        return self._joined.together(placed[:, :, None] * block[:, None, :]).reshape(len(block), self.size)
 
     def _block(self, x: Array, present: Array) -> Array:
         powers = (x, SQUARE * (x**2 - SQUARE_CENTRE), CUBE * (x**3 - x), FOURTH * (x**4 - x**2))
@@ -192,23 +220,23 @@ class ColumnBlock(Feature):
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """A little of an even spread is mixed into each present value, so that what is rounded stays a mixture of encodings."""
-        mixing = self.mixing(scale, step)
+        mixing, joined = self.mixing(scale, step), self._joined
         indicator = self._indicator(scale, step)
-        blocks = scaled.reshape(len(scaled), self.groups, BLOCK_SIZE)
+        blocks = joined.apart(scaled.reshape(len(scaled), self.groups, BLOCK_SIZE))
         present = blocks[:, :, :1] / (self.presence_weight * scale)
         # A party's mean may hold a small part of a group: more of it is mixed, and none is left of what rounding would drown.
         part = np.minimum(mixing / np.maximum(present, mixing), 1.0)
-        mixed = (1 - part) * blocks[:, :, 1:] + part * scale * present * SPREAD
+        mixed = ((1 - part) * blocks[:, :, 1:] + part * scale * present * SPREAD) * joined.part[1:]
         # Rounded down, the indicators of all groups together stay at most one.
         indicators = np.where(present >= mixing, np.floor(present * (indicator / step) * (1 + 1e-14)) * step, 0.0)
         rounded = np.where(present >= mixing, np.rint(mixed / step) * step, 0.0) + 0.0
-        return np.concatenate([indicators, rounded], axis=2).reshape(len(scaled), self.size)
+        return joined.of_parts(np.concatenate([indicators, rounded], axis=2)).reshape(len(scaled), self.size)
 
     def response(self, scale: float, step: float) -> Array:
         if step and self.of_single_record:
             exact = block_in_steps(scale / step, self.presence_weight).response
             return np.asarray(np.kron(np.eye(self.groups), exact), dtype=np.float64)
-        mixing = self.mixing(scale, step)
+        mixing, joined = self.mixing(scale, step), self._joined
         group = np.zeros((BLOCK_SIZE, BLOCK_SIZE))
         group[0, 0] = self._indicator(scale, step) / scale
         group[1, 1] = 1.0
@@ -217,7 +245,9 @@ class ColumnBlock(Feature):
         group[4, [2, 4]] = -FOURTH, FOURTH
         group[1:] *= 1 - mixing
         group[1:, 0] += mixing * SPREAD
-        return np.asarray(np.kron(np.eye(self.groups), group), dtype=np.float64)
+        group[1] *= joined.part[1]
+        every = np.kron(np.eye(self.groups), group)
+        return np.asarray(joined.matrix @ every if self.joint else every, dtype=np.float64)
 
     def events(self) -> Mapping[Hashable, Array]:
         # Of a party's own mean the indicator says whether any of its records has a value, and not which part of them.
@@ -230,8 +260,8 @@ class ColumnBlock(Feature):
         return np.asarray(np.kron(np.eye(self.groups), signs_of_powers(BLOCK_SIZE, 0, 1, 2)), dtype=np.float64)
 
     def _indicator(self, scale: float, step: float) -> float:
-        """The indicator of presence times the scale: on the grid."""
-        exact = self.presence_weight * scale
+        """The indicator of presence times the scale, or its part where groups are joint: on the grid."""
+        exact = self.presence_weight * scale * float(self._joined.part[0])
         return float(np.floor(exact / step) * step) if step else exact
 
     def mixing(self, scale: float, step: float) -> float:
@@ -239,7 +269,7 @@ class ColumnBlock(Feature):
 
         Raises :class:`InputError` where too much would be.
         """
-        mixing = _MIXING * step / scale
+        mixing = (_MIXING_OF_TWO if self.joint and self.groups == 2 else _MIXING) * step / scale
         if mixing > _MOST_MIXING:
             raise InputError(
                 f"the plan's grid of {step:g} is too coarse for the powers of column {self.column.name!r}. Give its statistics a "
@@ -256,6 +286,8 @@ LEAST_PRESENT = 4.0
 class Summary:
     """The present values of one group, in the column's units. ``noise_``: variances of the privacy noise on each.
 
+    ``group``: its place, and ``shared`` (2, groups, 2): covariances of the noise of its mean and variance with those of all.
+
     ``variance`` is that with the divisor ``present`` - 1, without the noise's own part in it; 0 where the estimate is negative
     (``variance_estimate`` is not cut). ``fourth``: the central moment.
     """
@@ -267,6 +299,15 @@ class Summary:
     variance: float
     noise_of_variance: float
     fourth: float
+    group: int = 0
+    shared: Array = field(default_factory=lambda: np.zeros((2, 1, 2)), repr=False)
+
+    def noise_with(self, other: Summary) -> Array:
+        """The covariance of the noise of mean and variance of this group and of another one, (4, 4)."""
+        pair = (self, other)
+        noise: Array = np.block([[one.shared[:, each.group] for each in pair] for one in pair])
+        noise[np.diag_indices(4)] = [value for one in pair for value in (one.noise_of_mean, one.noise_of_variance)]
+        return noise
 
     @property
     def sampling_of_mean(self) -> float:
@@ -351,6 +392,8 @@ def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary
     mean_noise = float(noise[0, 0])
     gradient = np.array([-2 * first, 1.0])
     variance_noise = float(gradient @ noise[:2, :2] @ gradient) + 2 * mean_noise**2
+    slopes = [_slopes(released, feature, each) for each in range(feature.groups)]
+    shared = np.array([slopes[group] @ released.covariance(feature) @ own.T for own in slopes]).transpose(1, 0, 2)
     present = released.weight * part
     unbiased = present / (present - 1) if present > 1 else 1.0
     variance = (second - first**2 + mean_noise) * unbiased
@@ -367,4 +410,18 @@ def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary
         variance=min(max(variance, 0.0), limit) * half**2,
         noise_of_variance=variance_noise * unbiased**2 * half**4,
         fourth=central * half**4,
+        group=group,
+        shared=shared,
     )
+
+
+def _slopes(released: Released, feature: ColumnBlock, group: int) -> Array:
+    """The gradients of a group's mean and variance by the feature's quantities, (2, size); 0 where nothing is present."""
+    entries = BLOCK_SIZE * group + np.arange(3)
+    part, first, second = released.mean(feature)[entries].tolist()
+    half, slopes = feature.column.width / 2, np.zeros((2, feature.size))
+    if part > 0:
+        mean, square = first / part, second / part
+        slopes[0, entries[:2]] = -mean / part * half, half / part
+        slopes[1, entries] = np.array([2 * mean**2 - square, -2 * mean, 1.0]) / part * half**2
+    return slopes

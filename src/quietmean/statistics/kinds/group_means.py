@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.delta_method import SmoothTerm
+from quietmean.statistics.delta_method import SmoothTerm, spread
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, f_test, most_of, satterthwaite, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
@@ -62,7 +62,7 @@ class GroupMeans(Statistic):
     def _block(self, columns: Columns) -> ColumnBlock:
         column, by = columns.number(self.column), columns.category(self.by)
         if self.cluster is None:
-            return ColumnBlock(column, by)
+            return ColumnBlock(column, by, compared=True)
         return ColumnBlock(column, Crossed(by, site_column(self, columns, self.cluster, self.by, self.column)))
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
@@ -147,7 +147,8 @@ def _difference(first: Summary | None, second: Summary | None, column: Column) -
 
 def _welch(first: Summary, second: Summary) -> tuple[float, float, float, float]:
     """The difference of means, its variances of noise and of sampling, and the degrees of freedom of both together."""
-    noise, sampling = first.noise_of_mean + second.noise_of_mean, first.sampling_of_mean + second.sampling_of_mean
+    apart = np.array([-1.0, 0.0, 1.0, 0.0])
+    noise, sampling = spread(apart, first.noise_with(second)), first.sampling_of_mean + second.sampling_of_mean
     degrees = satterthwaite(noise + sampling, first.uncertainty_of_sampling + second.uncertainty_of_sampling)
     return second.mean - first.mean, noise, sampling, degrees
 
@@ -178,8 +179,14 @@ def moved_smd(pair: list[MovedMoments]) -> float:
 
 
 def welch_anova(groups: list[Summary]) -> HypothesisTest:
-    """The test that all groups have the same mean, whatever their variances; these include the noise."""
-    variances = [group.noise_of_mean + group.sampling_of_mean for group in groups]
+    """The test that all groups have the same mean, whatever their variances; these include the noise.
+
+    What the noise of means has in common moves no difference: all variances are smaller by its part in them.
+    """
+    alone = np.array([group.noise_of_mean + group.sampling_of_mean for group in groups])
+    shared = [one.shared[0, other.group, 0] for one in groups for other in groups if one is not other]
+    common = math.fsum(shared) / (len(groups) - 1) / float(alone.sum()) if alone.sum() > 0 else 0.0
+    variances = (alone * (1 - common)).tolist()
     degrees = [group.degrees for group in groups]
     count = len(groups)
     if min(variances) <= 0:

@@ -143,7 +143,9 @@ class MetaAnalysis(Statistic):
             return replace(feature, by=Axis(sites))
         grouped = isinstance(feature, ColumnBlock) or (isinstance(feature, Moments) and not feature.higher)
         if isinstance(feature, ColumnBlock | Moments) and grouped and not isinstance(feature.by, Crossed):
-            return replace(feature, by=sites if feature.by is None else Crossed(sites, feature.by))
+            by = sites if feature.by is None else Crossed(sites, feature.by)
+            # The noise of sites is their own.
+            return replace(feature, by=by, compared=False) if isinstance(feature, ColumnBlock) else replace(feature, by=by)
         raise InputError(f"{self.text} is of a statistic that cannot be asked of each site. Choose another one.")
 
     def decode(self, released: Released, columns: Columns) -> Estimates:

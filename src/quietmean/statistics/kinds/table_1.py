@@ -245,7 +245,9 @@ class _Question(ABC):
     def present(self, released: Released) -> list[tuple[float, float]]:
         """How many records of each group have a value, and the error of the noise in that."""
         # Of a median, those that have a mean.
-        feature = ColumnBlock(self.column, self.by) if self.column.numeric else _Levels(self.column, self.by).feature
+        feature = (
+            ColumnBlock(self.column, self.by, compared=True) if self.column.numeric else _Levels(self.column, self.by).feature
+        )
         weights = feature.complete[None] if self.by is None else feature.complete_in(self.by.name)
         assert weights is not None  # noqa: S101
         return [records_of(released, feature, row) for row in weights]
@@ -256,7 +258,7 @@ class _Numbers(_Question):
 
     @property
     def feature(self) -> ColumnBlock:
-        return ColumnBlock(self.column, self.by)
+        return ColumnBlock(self.column, self.by, compared=True)
 
     def rows(self, groups: _Groups, index: int) -> list[Estimate]:
         column, group, present = self.column, groups.names[index], summary(groups.released, self.feature, index)
