@@ -61,7 +61,7 @@ def test_a_contract_in_short_counts_members_and_not_parties(tmp_path: Path, acce
     made = templates(preferred(accepted))
     source = (Path(__file__).parents[2] / "src/quietmean/desk/templates/study.html").read_text()
     sentences = made.from_string(source[source.index('<ol class="short">') : source.index("</ol>")])
-    shown = " ".join(sentences.render(short=short).split())
+    shown = " ".join(sentences.render(short=short, says={"uses": "pay", "shown": "that c1 takes part"}).split())
     assert against in shown
     assert re.search(rf"{by_voucher}.*(registrar|Ausgabestelle|bureau d'enregistrement)", html.unescape(shown))
     assert "parties" not in shown.split("<li>")[3]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
+import json
 import pkgutil
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -22,15 +25,22 @@ from quietmean.core.readable import HIDDEN, Phrase, facts_that_hold, phrase
 from quietmean.desk import Here, SiteFolder
 from quietmean.desk.views import CODES, ENGLISH, language_of
 from quietmean.desk.views import templates as templates_of
+from quietmean.ledger import Ledger, SpendingRequest
+from quietmean.node import Identity
+from quietmean.node.monitor import NodeView
+from quietmean.privacy import Charge
 from quietmean.protocols.mechanism import Mechanism
 from quietmean.statistics.findings import NOTHING, finding
 from quietmean.statistics.printed import NOT_REACHED
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.outcome.first_screen import ALWAYS, Ended, privacy_of
+from quietmean.studies.party.audit import AuditLog, Auditor, Event
+from quietmean.studies.party.first_screen import ALWAYS as BEFORE
 from support.before_yes import every, of_flower, of_session
 from support.desks import Pages
 from support.meeting import AGES, meet
 from support.outcomes import EVERY_KIND, finished
+from support.site_policy import write_policy
 
 OTHERS = [code for code in CODES if code != ENGLISH]
 # No name in these tests, and no word of German or French, is one of these.
@@ -41,7 +51,16 @@ FILLED_IN = re.compile(r"\{(\w+)\}")
 # What stands for a text that is not written where it is said, each one of our own or taken as it is.
 ELSEWHERE = {
     *("NOT_REACHED", "NOTHING", "HIDDEN", "NOBODYS.message", "answer.counted", "end.counted", "end.unit", "end.bare", "reveals"),
-    "protocol.traits.trust",
+    *(
+        "protocol.traits.trust",
+        "self.key",
+        "one",
+        "many",
+        "text",
+        "str(study.unit)",
+        "column.kind",
+        "str(end.certificate.get('against') or end.certificate.get('adversary', ''))",
+    ),
 }
 
 
@@ -59,8 +78,10 @@ def templates() -> Iterator[str]:
         if "phrase(" not in (text := path.read_text(encoding="utf-8")):
             continue
         for call in ast.walk(ast.parse(text)):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "phrase":
-                for said in branches(call.args[0]):
+            # Either the phrase, or that of one thing and that of many.
+            place = {"phrase": slice(1), "counted_phrase": slice(1, 3)}.get(getattr(getattr(call, "func", None), "id", ""))
+            if isinstance(call, ast.Call) and place is not None:
+                for said in itertools.chain.from_iterable(map(branches, call.args[place])):
                     if isinstance(said, ast.Constant):
                         yield str(said.value)
                     elif isinstance(said, ast.JoinedStr):
@@ -79,7 +100,9 @@ def of_elsewhere() -> set[str]:
     units = {str(unit) for unit in PrivacyUnit} | {counted_text(unit, rows) for unit in PrivacyUnit for rows in (None, 3)}
     trusted = {text for trait in traits for text in (trait.trust, trait.trust_with_collector)}
     bare = {f"Nothing has noise: {text}." for text in reveals if text} | {"Nothing has noise: the sum itself protects nobody."}
-    return ({HIDDEN, NOT_REACHED, NOTHING, NOBODYS.message} | units | trusted | reveals | bare) - {""}
+    keys = {fact.key for fact in ALWAYS} | {fact.key for fact in BEFORE} | {"KEYS"}
+    kinds = {"numbers", "dates", "truth", "levels"}
+    return ({HIDDEN, NOT_REACHED, NOTHING, NOBODYS.message} | keys | kinds | units | trusted | reveals | bare) - {""}
 
 
 def protocols(kind: type[Any]) -> Iterator[Any]:
@@ -162,7 +185,7 @@ def test_what_a_stranger_wrote_is_filled_in_as_it_is() -> None:
     text = phrase("{who} took no part.", who="{most} median")
     assert text == "{most} median took no part."
     assert "{most} median" in language_of("de").said(text)
-    assert language_of("de").said(phrase("{unknown")) == "{unknown"
+    assert language_of("de").said(phrase("<{unknown")) == '<span lang="en">&lt;{unknown</span>'
 
 
 class Heard(HTMLParser):
@@ -176,7 +199,9 @@ class Heard(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in ("meta", "link", "input", "br", "img"):
             other = bool(self._open) and self._open[-1][1]
-            self._open.append((tag, other or dict(attrs).get("lang") == ENGLISH or tag in ("code", "pre", "style", "svg")))
+            self._open.append(
+                (tag, other or (tag != "html" and dict(attrs).get("lang") == ENGLISH) or tag in ("code", "pre", "style", "svg"))
+            )
 
     def handle_endtag(self, tag: str) -> None:
         if self._open and self._open[-1][0] == tag:
@@ -210,23 +235,75 @@ def put_study(folder: Path) -> None:
 def put_results(folder: Path) -> None:
     for noise in (0.05, 1e4):
         finished(*EVERY_KIND, noise=noise).save_receipt(folder / f"{noise:g}.receipt.json", {"study": {"study": "Wards"}})
+    receipt = {"origin": {"study": {"study": "Wards"}}, "result": None, "reason": "too few parties came"}
+    (folder / "west.receipt.json").write_text(json.dumps(receipt))
 
 
+def put_site(folder: Path) -> None:
+    """What was charged, written down, and what runs."""
+    when = datetime(2026, 3, 1, tzinfo=UTC)
+    with Ledger.open(folder / "ledger", create=True) as book:
+        for account in ("wards", "clinic"):
+            book.set_budget(account, 20.0, 1e-5, when=when, unit=PrivacyUnit.RECORD)
+        charge = Charge.promised(finished("mean(x)", noise=3.0).a_priori)
+        book.reserve("wards", SpendingRequest("s", "ages", charge, unit=PrivacyUnit.RECORD), when=when)
+    auditor = Auditor(AuditLog(folder / "audit.jsonl"), Identity.generate(), "south", "ages", "ab" * 32)
+    for event in Event:
+        auditor.write(event, {"reason": "the study is not what the policy allows"})
+    (folder / "changed.jsonl").write_bytes((folder / "audit.jsonl").read_bytes().replace(b"south", b"north"))
+    view = {"state": "failed", "reason": "the peer is not there", "phase": "sums", "refused": ["a frame of nobody"]}
+    view |= dict.fromkeys(("started", "since", "updated"), "2026-03-01T12:00:00+00:00")
+    empty = {"str": "", "State": "", "int": 0, "dict[str, Any] | None": None}
+    fields = {name: empty.get(str(about.type), []) for name, about in NodeView.__dataclass_fields__.items()}
+    status = {"format": "quietmean-status-1", "study": "ages", "roster": "ab", "party": "south", "pid": 1}
+    (folder / "south.store.status.json").write_text(json.dumps(fields | status | view))
+
+
+# Names, and what the languages have in common.
+SAME = {"quietmean", "anna", "age", "ages", "Wards", "wards", "clinic", "north", "east", "south", "west", "ages-south", "mu"}
 PUT: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
-    "study": (put_study, ("/", "/study/ages.sealed", "/study/ages.sealed/marks", "/ledger", "/audit", "/board")),
-    "result": (put_results, ("/result/0.05", "/result/10000")),
+    "study": (
+        put_study,
+        (
+            "/",
+            "/study/ages.sealed",
+            "/study/ages.sealed/marks",
+            "/study/ages.sealed/data",
+            "/ledger",
+            "/audit",
+            "/board",
+            "/nothing",
+        ),
+    ),
+    "refused": (put_study, ("/study/ages.sealed",)),
+    "result": (put_results, ("/result/0.05", "/result/10000", "/result/west")),
+    "site": (put_site, ("/", "/ledger", "/audit", "/board", "/node/south")),
 }
+
+
+def texts_of(page: str) -> list[str]:
+    """What is read out, of a page that is not marked as of another language; numbers and signs are of none."""
+    return [text for text in heard(page) if re.search(r"[^\W\d_]{2}", text.replace("UTC", ""))]
 
 
 @pytest.mark.parametrize("code", OTHERS)
 @pytest.mark.parametrize("kind", PUT)
-def test_no_page_has_a_sentence_in_english(kind: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_page_has_a_text_in_english(kind: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is as on the English page is a name, the same word in both, or marked as English."""
     monkeypatch.chdir(tmp_path)
     put, paths = PUT[kind]
     put(tmp_path)
-    pages = Pages(SiteFolder(tmp_path, "south"), Here(owner_key=tmp_path / "owner.key"), code)
+    (tmp_path / "wards.csv").write_text('age\n312.75\n30\n"61,234"\n""\n')
+    Identity.generate().save(tmp_path / "owner.key")
+    write_policy(largest_epsilon=0.5 if kind == "refused" else 100.0, audit={"log": str(tmp_path / "audit.jsonl")})
+    here = Here(owner_key=tmp_path / "owner.key", data=tmp_path / "wards.csv", ledger=tmp_path / "ledger")
+    own, other = (Pages(SiteFolder(tmp_path, "south"), here, one) for one in (code, ENGLISH))
+    language = language_of(code)
+    same = SAME | {name for name in language.sentences if language.sentence(name) == name}
+    same |= {template for template in language.phrases if language.said(phrase(template)) == template}
     for path in paths:
-        status, page = pages.ask(path)
-        assert status == 200, page
-        assert heard(page), path
-        assert [text for text in heard(page) if english(text)] == [], path
+        (status, page), (_, english_page) = own.ask(path), other.ask(path)
+        assert status == (404 if path == "/nothing" else 200), page
+        assert texts_of(page), path
+        assert [text for text in texts_of(page) if english(text)] == [], path
+        assert [text for text in texts_of(page) if text in texts_of(english_page) and text not in same] == [], path

@@ -42,6 +42,11 @@ def phrase(template: str, **values: str) -> Phrase:
     return made
 
 
+def counted_phrase(count: int, one: str, many: str, **values: str) -> Phrase:
+    """Fill in the template of ``one`` thing, or that of ``many`` with their count."""
+    return phrase(one, **values) if count == 1 else phrase(many, count=f"{count:,}", **values)
+
+
 def decimals_for(error: float) -> int:
     """How many decimals show two significant digits of a standard error; below 0 where it is above 100: tens, hundreds ..."""
     if not (error > 0 and math.isfinite(error)):
@@ -284,6 +289,11 @@ class ShortFact:
 
     key: str
     text: str
+
+    @property
+    def word(self) -> Phrase:
+        """The key, for who says it in another language."""
+        return phrase(self.key)
 
 
 _T = TypeVar("_T")

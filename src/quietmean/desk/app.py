@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.readable import phrase
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
 from quietmean.desk.site_folder import SiteFolder, convener_of, decide_by, inbox, is_member, part_name, words_of
 from quietmean.desk.starting import Here, Starter, consent_options
@@ -39,11 +40,13 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import Location, Preview, account_name
 from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
+from quietmean.studies.party.admission import own_data_at
 from quietmean.studies.party.approval import DIGITS, WORDS, require_digest
 from quietmean.studies.party.audit import verify
-from quietmean.studies.party.first_screen import FirstScreen, to_compare
+from quietmean.studies.party.first_screen import NOTHING_OWN, FirstScreen, OwnData, to_compare
 
 # Days for which an approval is valid by default.
 _USUAL_DAYS = 30
@@ -70,6 +73,8 @@ class Desk:
     starter: Starter | None = None
     stop: Callable[[], None] = field(default=lambda: None)
     say: Callable[[str], None] = field(default=lambda text: None)
+    # By the study's file, as its page read them last: a tick in the form reads nothing again.
+    _owned: dict[str, OwnData] = field(default_factory=dict, repr=False)
 
     async def home(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
@@ -101,6 +106,7 @@ class Desk:
         part, lines = part_name(name, self.site.party), contract.lines()
         signs, starts = self.here.owner_key is not None, self.here.starts(sealed.terms)
         signed = bool(policy.rules.approvers) and answer == "signed"
+        unread = self._read(name, sealed)
         asks = {
             "sign": signs and not (signed and starts),
             "start": starts and (signed or signs or not policy.rules.approvers),
@@ -111,7 +117,9 @@ class Desk:
             "terms": [line for line in lines if line[0] != ASSUMED],
             "assumptions": [text for about, text in lines if about == ASSUMED],
             "short": in_short(contract, convener_of(sealed), decide_by(sealed.terms, member=is_member(sealed, self.site.party))),
-            "screen": self._screen(sealed, policy, typed or {}),
+            "screen": (screen := self._screen(name, sealed, policy, typed or {})),
+            "says": {row.key: row.text for row in screen.rows},
+            "unread": unread,
             "accept": contract.accept_digest[:DIGITS],
             "broken": self.site.verdict(contract, policy),
             "words": words_of(sealed.digest),
@@ -131,12 +139,25 @@ class Desk:
             "mistakes": mistakes or {},
         }
 
-    def _screen(self, sealed: Sealed, policy: Policy, fields: Mapping[str, str]) -> FirstScreen:
+    def _read(self, name: str, sealed: Sealed) -> str:
+        """Read of this site's data what their owner has to see before a yes, and say why they cannot be read, if so."""
+        self._owned.pop(name, None)
+        if self.here.data is None or not isinstance(sealed.terms, StudyTerms):
+            return ""
+        try:
+            step = self.site.contract(sealed).plan.value_step
+            self._owned[name] = own_data_at(self.here.data, sealed.terms, step)
+        except QuietmeanError as error:
+            return str(error)
+        return ""
+
+    def _screen(self, name: str, sealed: Sealed, policy: Policy, fields: Mapping[str, str]) -> FirstScreen:
         """What stands above the button, with whom these ``fields`` say that the words were compared."""
         signed = policy.rules.approvers and self.site.answer(sealed) == "signed"
         known = signed or _ticked(fields) == words_of(sealed.digest).words
         contract = self.site.contract(sealed)
-        return FirstScreen.of(contract, compared=_compared(fields, to_compare(contract)) if known else ())
+        compared = _compared(fields, to_compare(contract)) if known else ()
+        return FirstScreen.of(contract, self._owned.get(name, NOTHING_OWN), compared)
 
     async def marks(self, request: Request) -> Response:
         """What must be seen before a yes, with what is ticked in the form by now."""
@@ -145,7 +166,7 @@ class Desk:
             return self.missing(request)
 
         def content() -> dict[str, Any]:
-            return {"screen": self._screen(self.site.sealed(name), Policy.load(self.here.policy), fields)}
+            return {"screen": self._screen(name, self.site.sealed(name), Policy.load(self.here.policy), fields)}
 
         return await self._page(request, "marks.html", content)
 
@@ -179,7 +200,7 @@ class Desk:
 
         def content() -> dict[str, Any]:
             sealed, policy = self.site.sealed(name), Policy.load(self.here.policy)
-            form, contract, screen = Form(fields), self.site.contract(sealed), self._screen(sealed, policy, fields)
+            form, contract, screen = Form(fields), self.site.contract(sealed), self._screen(name, sealed, policy, fields)
             # The yes is to what was shown, and not to what may stand in the folder by now.
             require_digest(fields.get("accept", ""), contract)
             # Who signed has compared the words already, if it is somebody whom the policy names: join looks at that.
@@ -372,7 +393,7 @@ class Desk:
 
     def missing(self, request: Request) -> Response:
         """The page for an unknown address."""
-        return self._rendered(request, "mistake.html", {"mistake": "This page does not exist."}, 404)
+        return self._rendered(request, "mistake.html", {"mistake": phrase("This page does not exist.")}, 404)
 
     def _rendered(self, request: Request, template: str, content: dict[str, Any], status: int) -> Response:
         visit = {"form": self.access.form(request), "leaves": self.access.leaves, "visitor": self.access.visitor(request)}

@@ -7,6 +7,7 @@ agree to the same text.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,12 +53,12 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
     return {
         "convener": convener,
         "asks": asked_in_words(contract),
-        "columns": ", ".join(column.name for column in contract.used),
+        "columns": len(contract.used),
         "others": ", ".join(party.name for party in contract.others),
         "protocol": protocol.name,
         "trusts": phrase(protocol.traits.trust),
         "private": is_private(protocol),
-        "unit": str(study.unit),
+        "unit": phrase(str(study.unit)),
         "epsilon": _bound(contract.epsilon_a_priori),
         "delta": f"{target.delta:g}",
         "colluding": target.colluding,
@@ -187,6 +188,7 @@ def _field(document: Any, *path: str) -> Any:
 _SENTENCES, _PHRASES = (Path(__file__).with_name(name) for name in ("sentences.toml", "phrases.toml"))
 ENGLISH = "en"
 CODES = (ENGLISH, "de", "fr")
+_FILLED_IN, _WORD = re.compile(r"\{\w+\}"), re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True)
@@ -207,15 +209,25 @@ class Language:
         return self.sentences.get(name, name)
 
     def said(self, text: Any) -> Any:
-        """A phrase in this language. What is no phrase, such as a name, is as it is."""
+        """A phrase in this language, for a page: what the language lacks is marked as English. A name is as it is."""
+        from markupsafe import Markup, escape
+
         if not isinstance(text, Phrase):
-            return text
-        template = self.phrases.get(text.template, text.template)
+            return escape(shown(text)) if isinstance(text, str) and not hasattr(text, "__html__") else text
+        if not self.says(text):
+            return Markup('<span lang="en">{}</span>').format(shown(text))
+        template = escape(self.phrases.get(text.template, text.template))
         return template.format(**{name: self.said(value) for name, value in text.values.items()}) if text.values else template
 
     def says(self, text: str) -> bool:
         """Whether the text is one that this language has."""
-        return self.code == ENGLISH or isinstance(text, Phrase)
+        if self.code == ENGLISH or not isinstance(text, Phrase):
+            return self.code == ENGLISH
+        return text.template in self.phrases or not _WORD.search(_FILLED_IN.sub("", text.template))
+
+    def told(self, text: str) -> Any:
+        """A text of ours in this language, or marked as English."""
+        return self.said(text if isinstance(text, Phrase) else phrase(text))
 
 
 @cache
@@ -274,9 +286,9 @@ def templates(language: Language) -> Environment:
     environment.filters = {
         **environment.filters,
         "shown": shown,
-        "said": language.said,
+        "said": language.told,
         # Before the blanks are set that do not end a line: these are ours, and no stranger's.
-        "parts": lambda text: [escape(part) for part in parts(shown(text))],
+        "parts": lambda text: [text] if hasattr(text, "__html__") else [escape(part) for part in parts(shown(text))],
         "moment": lambda value: moment(value) if isinstance(value, str) else value,
         "plain": plain,
         "rounded_up": rounded_up,
@@ -302,12 +314,10 @@ def shown(text: object) -> str:
     )
 
 
-WRONG_WORDS = "These are not all words of the study. Compare them with another party. Tick each word that you heard."
-WRONG_ANSWER = "Type exactly the words that stand above this field."
-NO_ACCOUNT = "Type the data set's name in the budget."
-NO_DAY = "This is not a date. Write it as 2030-12-31."
-# All of them, for who translates.
-SENTENCES = (WRONG_WORDS, WRONG_ANSWER, NO_ACCOUNT, NO_DAY)
+WRONG_WORDS = phrase("These are not all words of the study. Compare them with another party. Tick each word that you heard.")
+WRONG_ANSWER = phrase("Type exactly the words that stand above this field.")
+NO_ACCOUNT = phrase("Type the data set's name in the budget.")
+NO_DAY = phrase("This is not a date. Write it as 2030-12-31.")
 
 
 class FormMistakes(InputError):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
-from quietmean.core.readable import ShortFact, count_of, delta_shown, epsilon_shown
+from quietmean.core.readable import ShortFact, chained, count_of, delta_shown, epsilon_shown, phrase
 from quietmean.core.toml_files import read_tables
 from quietmean.planning.automatic import AUTO
 from quietmean.statistics import Column
@@ -134,18 +134,18 @@ def asked_text(study: AnyStudy) -> str:
 def used_text(study: AnyStudy) -> str:
     """Which columns, with all that is agreed on their values."""
     if isinstance(study, SessionStudy):
-        return "vectors that a program at your site makes"
+        return phrase("vectors that a program at your site makes")
     imputed = study.workload.imputed()
-    return ", ".join(_column(column, column in imputed) for column in study.workload.columns)
+    return chained((_column(column, column in imputed) for column in study.workload.columns), ", ")
 
 
 def _column(column: Column, imputed: bool) -> str:
-    return column_text(column, f"; missing counts as {column.centre:g}" if imputed else "")
+    return column_text(column, phrase("missing counts as {centre}", centre=f"{column.centre:g}") if imputed else "")
 
 
 def column_text(column: Column, missing: str) -> str:
     """Name a column with what its cells may be. ``missing``: what is said of missing cells; of yes or no they are none."""
-    if column.boolean:
-        return f"{column.name} (yes or no)"
-    domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
-    return f"{column.name} ({domain}{missing})"
+    levels = phrase("yes or no") if column.boolean else ", ".join(column.levels)
+    domain = levels or phrase("{low} to {high}", low=f"{column.low:g}", high=f"{column.high:g}")
+    # Of yes or no none is missing.
+    return phrase("{column} ({values})", column=column.name, values=chained((domain, "" if column.boolean else missing)))

@@ -405,7 +405,7 @@ def _whole(half: float) -> str:
 
 def privacy_of(end: Ended) -> str:
     """What is guaranteed or realised, in one sentence."""
-    against = str(end.certificate.get("against") or end.certificate.get("adversary", ""))
+    against = phrase(str(end.certificate.get("against") or end.certificate.get("adversary", "")))
     if found := re.fullmatch(r"any (\d+) of (\d+)", against):
         against = phrase("any {some} of {all}", some=found[1], all=found[2])
     if end.bare:

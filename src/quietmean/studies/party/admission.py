@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
-from quietmean.core.readable import ShortFact, count_of
+from quietmean.core.readable import ShortFact, chained, counted_phrase, phrase
 from quietmean.core.site_options import ConsentOptions, PaymentOptions, SiteOptions
 from quietmean.node import Identity, NodeSettings, Observers, SiteHooks
 from quietmean.node.monitor import status_at
@@ -30,7 +30,7 @@ from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.data import GroupedRows, Records, Source, query_statement
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
-from quietmean.studies.party.accounts import AccountQuestion, People, left_in
+from quietmean.studies.party.accounts import AccountQuestion, People, left_in, records_for
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event, LogHead
@@ -332,24 +332,37 @@ def require_number(records: int, study: StudyTerms, plans: Iterable[Plan], polic
         plan.require_room(study.workload.weight_of(records))
 
 
+def own_data_at(source: Source, study: StudyTerms, step: float) -> OwnData:
+    """What the owner of the data of a source sees of them. Raises :class:`InputError` for data that cannot be read."""
+    return own_data(records_for(study, source, lambda note: None), source, study, step)
+
+
 def own_data(records: Records | GroupedRows, source: Source, study: StudyTerms, step: float) -> OwnData:
     """What the owner of these records sees of them before the yes: how many, and what is clipped or left out."""
     workload = study.workload
     encoded = workload.encode(records, step=step)
     encoded.vector.fill(0.0)
     rows = sum(map(len, records.in_order)) or len(records)
-    name = Path(source).name if isinstance(source, str | Path) and Path(source).is_file() else "your data"
-    people = f" of {len(records):,} people" if workload.of_persons and not workload.adds_rows else ""
+    place = Path(source).name if isinstance(source, str | Path) and Path(source).is_file() else phrase("your data")
+    read = counted_phrase(rows, "1 row in {place}", "{count} rows in {place}", place=place)
+    if workload.of_persons and not workload.adds_rows:
+        people = counted_phrase(len(records), "1 person", "{count} people")
+        read = counted_phrase(
+            rows, "1 row of {people} in {place}", "{count} rows of {people} in {place}", people=people, place=place
+        )
     left_out = max(rows - len(records), 0) if workload.of_persons and not workload.averages_rows else 0
     clipped = [
-        (encoded.clamped, f"{count_of(encoded.clamped, 'value counts', 'values count')} as the nearest bound."),
-        (encoded.missing, f"{count_of(encoded.missing, 'cell holds', 'cells hold')} no number."),
-        (encoded.beyond, f"{count_of(encoded.beyond, 'record')} above most_records may be cut."),
+        counted_phrase(encoded.clamped, "1 value counts as the nearest bound.", "{count} values count as the nearest bound."),
+        counted_phrase(encoded.missing, "1 cell holds no number.", "{count} cells hold no number."),
+        counted_phrase(
+            encoded.beyond, "1 record above most_records may be cut.", "{count} records above most_records may be cut."
+        ),
     ]
-    marks = {"CLIPPED": " ".join(text for count, text in clipped if count)}
-    marks["ROWS"] = f"Here {count_of(left_out, 'row is', 'rows are')} left out." if left_out else ""
+    counts = (encoded.clamped, encoded.missing, encoded.beyond)
+    marks = {"CLIPPED": chained((text for count, text in zip(counts, clipped, strict=True) if count), " ")}
+    marks["ROWS"] = counted_phrase(left_out, "Here 1 row is left out.", "Here {count} rows are left out.") if left_out else ""
     facts = tuple(ShortFact(key, text) for key, text in marks.items() if text)
-    return OwnData(f"{count_of(rows, 'row')}{people} in {name}", len(records), marks=facts)
+    return OwnData(read, len(records), marks=facts)
 
 
 def require_places(places: Sequence[Output], store: Path) -> None:

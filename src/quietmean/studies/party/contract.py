@@ -363,4 +363,4 @@ class Contract(Agreement):
 
 
 def _column(column: Column, imputed: bool) -> str:
-    return column_text(column, "; a missing cell counts as the middle of the bounds" if imputed else "")
+    return column_text(column, "a missing cell counts as the middle of the bounds" if imputed else "")

@@ -12,6 +12,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.readable import (
     AlwaysFact,
     ShortFact,
+    chained,
     epsilon_shown,
     facts_that_hold,
     indented,
@@ -57,7 +58,9 @@ class OwnData:
     def marked_with(self, facts: Sequence[ShortFact]) -> tuple[ShortFact, ...]:
         """Return these facts, each with what is known here of the same kind, and the others that are known here."""
         texts = {fact.key: fact.text for fact in self.marks}
-        known = [ShortFact(fact.key, f"{fact.text} {texts.pop(fact.key)}") if fact.key in texts else fact for fact in facts]
+        known = [
+            ShortFact(key, chained((text, texts.pop(key, "")), " ")) for key, text in ((fact.key, fact.text) for fact in facts)
+        ]
         return (*(ShortFact(key, text) for key, text in texts.items()), *known)
 
 
@@ -109,7 +112,7 @@ def _together(facts: tuple[ShortFact, ...]) -> tuple[ShortFact, ...]:
     texts = {fact.key: fact.text for fact in facts}
     for key, other in _OF_A_KIND:
         if len(texts) > _MOST and key in texts and other in texts:
-            texts[key] = phrase("{first} {next}", first=texts[key], next=texts.pop(other))
+            texts[key] = chained((texts[key], texts.pop(other)), " ")
     return tuple(ShortFact(key, text) for key, text in texts.items())
 
 
@@ -305,7 +308,7 @@ def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
     facts = [
         ShortFact("for", _answer_to(agreed)),
         ShortFact("asks", asked_text(agreed.study)),
-        ShortFact("uses", f"{used_text(agreed.study)}{f', of {own.rows}' if own.rows else ''}"),
+        ShortFact("uses", _uses(agreed, own)),
         ShortFact("costs", f"{_costs(agreed)}{f'; {own.left}' if own.left else ''}"),
         ShortFact("against", f"{_against(agreed)}{_if_all(agreed)}"),
     ]
@@ -319,6 +322,11 @@ def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
     if expected := own.expected or agreed.expected_shortly():
         facts.append(ShortFact("expected", "; ".join(expected)))
     return facts
+
+
+def _uses(agreed: Agreement, own: OwnData) -> str:
+    columns = used_text(agreed.study)
+    return phrase("{columns}, of {rows}", columns=columns, rows=own.rows) if own.rows else columns
 
 
 def _answer_to(agreed: Agreement) -> str:
@@ -379,14 +387,17 @@ def _if_all(agreed: Agreement) -> str:
 def _shown(agreed: Agreement, own: OwnData) -> str:
     """What becomes public of a party that takes part."""
     unit, name = agreed.target.unit, agreed.own.name
-    units = "people" if _of_persons(agreed) else "records"
+    units = phrase("people") if _of_persons(agreed) else phrase("records")
     if agreed.contributes:
-        what = "your weight" if _committee(agreed) is not None else f"your number of {units}"
-        weight = f"{what}, " if unit.within_party and not _hides_count(agreed) else ""
-        return f"that you contributed, when, {weight}the size of the file"
+        if not unit.within_party or _hides_count(agreed):
+            return phrase("that you contributed, when, the size of the file")
+        if _committee(agreed) is not None:
+            return phrase("that you contributed, when, your weight, the size of the file")
+        return phrase("that you contributed, when, your number of {units}, the size of the file", units=units)
     if not unit.within_party:
-        return f"that {name} takes part"
+        return phrase("that {name} takes part", name=name)
     if _hides_count(agreed):
-        return f"that {name} takes part; its number of {units} is hidden"
-    many = f"how many {units} it has" if own.units is None else f"that it has {own.units:,} {units}"
-    return f"that {name} takes part, and {many}"
+        return phrase("that {name} takes part; its number of {units} is hidden", name=name, units=units)
+    if own.units is None:
+        return phrase("that {name} takes part, and how many {units} it has", name=name, units=units)
+    return phrase("that {name} takes part, and that it has {many} {units}", name=name, many=f"{own.units:,}", units=units)
