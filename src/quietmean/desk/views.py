@@ -46,7 +46,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
     ``epsilon``: at most, rounded up, and ``if_all_others``, if all others collude; None where nothing bounds it. ``members``: of
     the committee that opens the sum, of whom ``colluding`` may collude with all other contributors; 0 where there is none.
     Contributions come until ``contribute_by``, besides those of the ``others`` from so many who have ``vouchers``.
-    ``expected``: how wide the intervals will be, of the contract itself.
+    ``widths``: how wide the intervals will be, as the first screen has it; all that is expected stands in the terms.
     """
     study, protocol, target = contract.study, contract.plan.protocol, contract.target
     committee = None if isinstance(study, SessionStudy) else study.committee
@@ -65,8 +65,6 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         "parties": target.parties,
         "if_all_others": _bound(contract.everybody_else),
         "decide_by": decide_by,
-        "expected": "" if isinstance(contract, SessionContract) else "; ".join(contract.expected()),
-        # The same in figures, for who reads no English.
         "widths": "" if isinstance(contract, SessionContract) else "; ".join(contract.expected_shortly()),
         "members": 0 if committee is None else committee.members,
         "contribute_by": None if committee is None else committee.contribute_by,
