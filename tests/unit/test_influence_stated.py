@@ -85,7 +85,7 @@ def test_the_first_screen_has_one_short_sentence_without_an_alarm(
     moves: tuple[Move, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever the report lists: as many statistics as there are, and answers without a bound."""
-    told = replace(TOLD, moves=moves, unnoticed=("sums wrap around",))
+    told = replace(TOLD, moves=moves, unnoticed=("sums are modular",))
     print_influence({"influence": told.to_json()})
     assert capsys.readouterr().out == f"{said}\n"
     assert "any amount" not in said

@@ -164,6 +164,6 @@ def test_a_dealers_wrong_share_is_named_as_the_members_or_a_dealers() -> None:
 
 
 def test_sentences_say_by_how_many_sums_a_result_was_checked() -> None:
-    assert "unchecked: 4 sums" in checked_text({"sums": 4, "needed": 4, "lies_excluded": 0})
+    assert "unchecked: the result needs all 4 sums" in checked_text({"sums": 4, "needed": 4, "lies_excluded": 0})
     assert "One wrong sum would have been noticed" in checked_text({"sums": 5, "needed": 4, "lies_excluded": 1})
     assert "Up to 5 wrong sums" in checked_text({"sums": 9, "needed": 4, "lies_excluded": 5})
