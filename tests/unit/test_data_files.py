@@ -588,7 +588,12 @@ def test_another_distribution_adds_a_reader(name: str, tmp_path: Path, monkeypat
         np.testing.assert_array_equal(read_columns(tmp_path / name, AGE).ravel(), [40, 50])
         known[group] = [EntryPoint(ending, "quietmean.nowhere:read", group)]
         formats._added_readers.cache_clear()
-        refused(r"^reader '.*' \(quietmean.nowhere:read\) cannot be loaded \(.*\). Mend or", read_columns, tmp_path / name, AGE)
+        refused(
+            r"^reader '.*' \(quietmean.nowhere:read\) cannot be loaded \(.*\)\. Repair or uninstall it\.$",
+            read_columns,
+            tmp_path / name,
+            AGE,
+        )
     finally:
         formats._added_readers.cache_clear()
 

@@ -273,8 +273,8 @@ def test_a_long_payload_in_parts() -> None:
         (encode_part(5) + b"abcde", "a part of no message"),
         (encode_part(0), "a part of no message"),
         (encode_frame(share(), 8 * DIMENSION) * 2, "a second long message"),
-        (encode_frame(share(), 8 * DIMENSION) + encode_part(PART - 1), "were due"),
-        (encode_frame(share(), 8 * DIMENSION) + encode_part(2**32 - 1), "were due"),
+        (encode_frame(share(), 8 * DIMENSION) + encode_part(PART - 1), f"a part of {PART - 1} bytes instead of {PART}"),
+        (encode_frame(share(), 8 * DIMENSION) + encode_part(2**32 - 1), f"a part of {2**32 - 1} bytes instead of {PART}"),
         (struct.pack(">II", 0, 2**31), "a part of no message"),
     ],
 )

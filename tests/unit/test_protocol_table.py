@@ -80,7 +80,9 @@ def test_what_the_glossary_says_a_protocol_protects_against_is_so() -> None:
     for name in against:
         kind = registry()[name]
         assert ("no privacy" in against[name] or "no differential privacy" in against[name]) == (not kind.TRAITS.private), name
-        assert ("computational" in against[name]) == ("computationally" in kind.TRAITS.guarantee), name
+        assert ("computational" in against[name]) == (
+            "against parties that cannot break the encryption" in kind.TRAITS.guarantee
+        ), name
         # Only what a guarantee says of parties that do anything.
         if "does anything" in kind.TRAITS.guarantee:
             assert "malicious" in against[name], name

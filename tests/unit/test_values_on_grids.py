@@ -95,7 +95,7 @@ def test_plans_are_on_a_grid_that_stands_in_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", DISCRETE)
 def test_certificates_say_what_numbers_they_are_about(name: str) -> None:
-    for noise, words in ((None, "whole multiples"), ("insecure-float64", "in real arithmetic")):
+    for noise, words in ((None, "rounded to multiples of"), ("insecure-float64", "rounding to float64 is not counted")):
         plan = planned(name, noise=noise)
         execution = _execution(plan)
         assumptions = [one.text for one in execution.privacy(1e-6).against().assumptions]
@@ -153,7 +153,7 @@ def test_sums_beyond_the_grid_end_the_protocol() -> None:
 
 
 def test_a_protocol_with_discrete_noise_says_what_checks_its_values() -> None:
-    with pytest.raises(TypeError, match=r"add inputs=ON_GRID to its TRAITS"):
+    with pytest.raises(TypeError, match=r"checks its values. Add inputs=ON_GRID to its TRAITS$"):
 
         class _Unchecked(DiscreteNoise):
             TRAITS = Traits(summary="its values would leave as float64 that nobody rounded")
