@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -499,9 +500,14 @@ def test_a_study_is_started_and_watched_from_the_pages(
 
 def heard(*words: str) -> bool:
     """Whether a process that was started here has these words on its command line, one after the other."""
-    commands = (path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline"))
     wanted = [word.encode() for word in words]
-    return any(wanted == command[place : place + len(wanted)] for command in commands for place in range(len(command)))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # A process of anybody may end before it is read.
+        with contextlib.suppress(OSError):
+            command = path.read_bytes().split(b"\0")
+            if any(wanted == command[place : place + len(wanted)] for place in range(len(command))):
+                return True
+    return False
 
 
 def until(browser: Browser, said: str) -> str:
