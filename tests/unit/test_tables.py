@@ -267,7 +267,7 @@ def test_a_table_of_two_by_two_has_its_ratios_apart() -> None:
     assert [line.cells[0] for line in ratios.lines] == ["odds-ratio", "risk-ratio", "risk-difference"]
     assert ratios.heads[1:3] == ("estimate", "95 % interval")
     # What is flagged of cells stands below the cells.
-    assert any("the noise hides how many" in text for _, text in cross.footnotes)
+    assert any("The noise hides how many" in text for _, text in cross.footnotes)
     assert ratios.footnotes == ()
 
 

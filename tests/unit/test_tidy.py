@@ -257,7 +257,7 @@ def test_a_curve_of_which_nothing_is_known_has_no_quantiles_beyond_it() -> None:
     assert {shown(term).estimate for term in terms} == {"hidden"}
     assert {shown(term).noise for term in terms} == {"–"}
     assert "not-reached" not in {flag["code"] for flag in found["flagged"]}
-    about = [note for note in notes_of(found["flagged"]) if "the curve ends there" in note]
+    about = [note for note in notes_of(found["flagged"]) if "too few are at risk for the noise. The curve ends there" in note]
     assert len(about) == 1
     assert all(f"arm {arm}" in about[0] for arm in ("a", "b"))
 
