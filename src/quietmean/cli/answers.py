@@ -17,6 +17,7 @@ from quietmean.cli.console import (
     out,
     output_options,
     print_choice,
+    print_json,
     print_not_counted,
     print_privacy,
     printable,
@@ -25,7 +26,7 @@ from quietmean.cli.console import (
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import ProtocolFailure, only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
-from quietmean.core.file_kinds import read_json, study_and_party
+from quietmean.core.file_kinds import SESSION_RECEIPT, read_json, study_and_party
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of
 from quietmean.core.readable import printable as readable_line
@@ -90,6 +91,34 @@ class ResultScreen:
         notes = sum(len(notes_of(document["flagged"])) for document in result.get("statistics", ()))
         about = [count_of(assumptions, "assumption")] + [f"{count_of(notes, 'note')} on the answers"] * (notes > 0)
         out.print(f"{'More':10}{self.command} --details    {', '.join(about)}")
+
+
+def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json: bool) -> None:
+    """The result of a receipt; ends with exit code 3 where it holds none."""
+    command = f"quietmean result {quote(str(path))}"
+    if receipt.get("format") == SESSION_RECEIPT:
+        from quietmean.sessions.receipt import certified, has_failed, screen_of
+
+        if json:
+            print_json(certified(receipt))
+        else:
+            for line in screen_of(receipt, details=details):
+                out.print(readable_line(line))
+        if has_failed(receipt):
+            raise SystemExit(ProtocolFailure.exit_code)
+        return
+    result = receipt.get("result", {})
+    if json:
+        rest = {name: receipt[name] for name in ("no_result", "gate") if name in receipt and not result}
+        print_json({**result, **rest, "receipt": str(path)})
+    else:
+        notes = receipt.get("origin", {}).get("notes", ())
+        screen = ResultScreen(receipt, {**result, "notes": notes} if result else {}, command, details)
+        screen.show()
+        if result:
+            screen.show_more()
+    if not result:
+        raise SystemExit(ProtocolFailure.exit_code)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, near, no_answer_shown
+from quietmean.cli.answers import Pages, ResultScreen, near, no_answer_shown, show_receipt
 from quietmean.cli.common import Out, execution_or_newest
 from quietmean.cli.console import (
     choice_document,
@@ -29,7 +29,6 @@ from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import (
-    SESSION_RECEIPT,
     FileKind,
     kind_of_content,
     kind_of_file,
@@ -40,7 +39,6 @@ from quietmean.core.file_kinds import (
 )
 from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
-from quietmean.core.readable import printable as readable_line
 from quietmean.core.site_options import ConsentOptions
 from quietmean.node.monitor import now
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
@@ -387,34 +385,6 @@ def result_command(
         show_receipt(path, read_json(path, FileKind.RECEIPT, FileKind.SESSION_RECEIPT), details=details, json=json)
         return
     _open_sums(file, sums, written, details=details, json=json)
-
-
-def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json: bool) -> None:
-    """The result of a receipt; ends with exit code 3 where it holds none."""
-    command = f"quietmean result {quote(str(path))}"
-    if receipt.get("format") == SESSION_RECEIPT:
-        from quietmean.sessions.receipt import certified, has_failed, screen_of
-
-        if json:
-            print_json(certified(receipt))
-        else:
-            for line in screen_of(receipt, details=details):
-                out.print(readable_line(line))
-        if has_failed(receipt):
-            raise SystemExit(ProtocolFailure.exit_code)
-        return
-    result = receipt.get("result", {})
-    if json:
-        rest = {name: receipt[name] for name in ("no_result", "gate") if name in receipt and not result}
-        print_json({**result, **rest, "receipt": str(path)})
-    else:
-        notes = receipt.get("origin", {}).get("notes", ())
-        screen = ResultScreen(receipt, {**result, "notes": notes} if result else {}, command, details)
-        screen.show()
-        if result:
-            screen.show_more()
-    if not result:
-        raise SystemExit(ProtocolFailure.exit_code)
 
 
 def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, details: bool, json: bool) -> None:
