@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -30,21 +30,23 @@ from quietmean.desk.views import (
     WRONG_WORDS,
     Form,
     FormMistakes,
+    compared_with,
     in_short,
+    node_of,
     preferred,
     result_of,
     shown,
     templates,
+    ticked_words,
 )
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
-from quietmean.node.monitor import headline, traffic_text
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import Location, Preview, account_name
 from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
 from quietmean.studies.party.admission import own_data_at
-from quietmean.studies.party.approval import DIGITS, WORDS, require_digest
+from quietmean.studies.party.approval import DIGITS, require_digest
 from quietmean.studies.party.audit import verify
 from quietmean.studies.party.first_screen import NOTHING_OWN, FirstScreen, OwnData, to_compare
 
@@ -85,7 +87,7 @@ class Desk:
                 "policy": Policy.load(self.here.policy),
                 "studies": studies,
                 # Of studies whose signed file is in another folder, and of other sites.
-                "nodes": [_node(self.site, name) for name in self.site.nodes() if name not in listed and name not in results],
+                "nodes": [node_of(self.site, name) for name in self.site.nodes() if name not in listed and name not in results],
                 "results": [name for name in results if name not in listed],
             }
 
@@ -154,9 +156,9 @@ class Desk:
     def _screen(self, name: str, sealed: Sealed, policy: Policy, fields: Mapping[str, str]) -> FirstScreen:
         """What stands above the button, with whom these ``fields`` say that the words were compared."""
         signed = policy.rules.approvers and self.site.answer(sealed) == "signed"
-        known = signed or _ticked(fields) == words_of(sealed.digest).words
+        known = signed or ticked_words(fields) == words_of(sealed.digest).words
         contract = self.site.contract(sealed)
-        compared = _compared(fields, to_compare(contract)) if known else ()
+        compared = compared_with(fields, to_compare(contract)) if known else ()
         return FirstScreen.of(contract, self._owned.get(name, NOTHING_OWN), compared)
 
     async def marks(self, request: Request) -> Response:
@@ -205,14 +207,14 @@ class Desk:
             require_digest(fields.get("accept", ""), contract)
             # Who signed has compared the words already, if it is somebody whom the policy names: join looks at that.
             if signs or not (policy.rules.approvers and self.site.answer(sealed) == "signed"):
-                form.require("words", _ticked(fields) == words_of(sealed.digest).words, WRONG_WORDS)
+                form.require("words", ticked_words(fields) == words_of(sealed.digest).words, WRONG_WORDS)
                 said = screen.answer if screen.is_plain else fields.get("answer", "").strip()
                 form.require("answer", said == screen.answer, WRONG_ANSWER)
             account = form.text("account", NO_ACCOUNT)
             until = form.day("until", NO_DAY) if signs else date.min
             form.require_right()
             signed = self._sign(request, name, account, until, fields.get("passphrase", "")) if signs else None
-            consent = consent_options(contract, _compared(fields, to_compare(contract)))
+            consent = consent_options(contract, compared_with(fields, to_compare(contract)))
             if starts and self.starter is not None:
                 payer = ("--new-account" if "new" in fields else "--account", account)
                 self.starter.start(name, [*payer, *consent], fields.get("node-passphrase", ""))
@@ -283,7 +285,7 @@ class Desk:
         return await self._page(request, "board_part.html", self._running)
 
     def _running(self) -> dict[str, Any]:
-        return {"nodes": [{**_node(self.site, name), "failure": ""} for name in self.site.nodes()]}
+        return {"nodes": [{**node_of(self.site, name), "failure": ""} for name in self.site.nodes()]}
 
     async def _node(self, template: str, request: Request) -> Response:
         name = request.path_params["name"]
@@ -294,7 +296,7 @@ class Desk:
         if name in self.site.nodes():
             result = name in self.site.results()
             return await self._page(
-                request, template, lambda: {**_node(self.site, name), "failure": failure, "file": file, "result": result}
+                request, template, lambda: {**node_of(self.site, name), "failure": failure, "file": file, "result": result}
             )
         if not self._started(name):
             return self.missing(request)
@@ -436,28 +438,3 @@ def make_app(desk: Desk) -> ASGIApp:
         exception_handlers={404: lambda request, error: desk.missing(request)},
     )
     return Guard(app, access)
-
-
-def _node(site: SiteFolder, name: str) -> dict[str, Any]:
-    view, status = site.node(name)
-    state = "gone" if view.state == "running" and status.get("alive") is False else view.state
-    peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
-    return {
-        "name": name,
-        "view": view,
-        "state": state,
-        "headline": headline(view),
-        "traffic": traffic_text(view),
-        "peers": peers,
-        "study": status.get("study"),
-    }
-
-
-def _ticked(fields: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of a safety code that were ticked, in the order of their fields."""
-    return tuple(fields[f"word.{number}"] for number in range(1, WORDS + 1) if f"word.{number}" in fields)
-
-
-def _compared(fields: Mapping[str, str], others: Sequence[str]) -> list[str]:
-    """Which of the ``others`` are ticked as those who read the words."""
-    return [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache
@@ -21,6 +21,7 @@ from quietmean.core.domain import counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT
 from quietmean.core.readable import Phrase, count_of, epsilon_text, facts_that_hold, phrase, plain
+from quietmean.node.monitor import headline, traffic_text
 from quietmean.protocols.mechanism import is_private
 from quietmean.report.pictures import drawn_twice, pictures_of
 from quietmean.report.words import TEMPLATES, moment, rounded_down, rounded_up
@@ -34,10 +35,13 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.outcome.first_screen import ALWAYS, Ended, cost_kept, privacy_of
 from quietmean.studies.outcome.tables import Line, ResultTable, tables_of
 from quietmean.studies.party import Contract
+from quietmean.studies.party.approval import WORDS
 from quietmean.studies.party.session_contract import SessionContract
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from quietmean.desk.site_folder import SiteFolder
 
 
 def in_short(contract: Contract | SessionContract, convener: str, decide_by: datetime | None) -> dict[str, Any]:
@@ -83,6 +87,22 @@ def asked_in_words(contract: Contract | SessionContract) -> list[tuple[str, str]
 def _bound(epsilon: float) -> str | None:
     """Return the bound as text, rounded up; None where nothing bounds it."""
     return None if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 * (1 - 1e-12)) / 100:g}"
+
+
+def node_of(site: SiteFolder, name: str) -> dict[str, Any]:
+    """What the pages show of a node of the site."""
+    view, status = site.node(name)
+    state = "gone" if view.state == "running" and status.get("alive") is False else view.state
+    peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
+    return {
+        "name": name,
+        "view": view,
+        "state": state,
+        "headline": headline(view),
+        "traffic": traffic_text(view),
+        "peers": peers,
+        "study": status.get("study"),
+    }
 
 
 def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
@@ -358,3 +378,13 @@ class Form:
         """Raises :class:`FormMistakes` if something was wrong."""
         if self.mistakes:
             raise FormMistakes(self.mistakes)
+
+
+def ticked_words(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a safety code that were ticked, in the order of their fields."""
+    return tuple(fields[f"word.{number}"] for number in range(1, WORDS + 1) if f"word.{number}" in fields)
+
+
+def compared_with(fields: Mapping[str, str], others: Sequence[str]) -> list[str]:
+    """Which of the ``others`` are ticked as those who read the words."""
+    return [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]
