@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quietmean as qm
+from quietmean.core.column_blocks import Blocks
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.input_domain import Ball, Box, InputDomain, Part
-from quietmean.core.mixtures import Blocks, Prefixes, Simplex
+from quietmean.core.mixtures import Prefixes, Simplex
 from quietmean.core.party import NoiseSource, Vector
 from quietmean.graphs import Schedule
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry

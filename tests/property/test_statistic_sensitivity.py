@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
-from quietmean.core import mixtures
+from quietmean.core import column_blocks
+from quietmean.core.column_blocks import BLOCK_NORM, CUBE, FOURTH, SQUARE, SQUARE_CENTRE, Blocks
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.mixtures import BLOCK_NORM, CUBE, FOURTH, SQUARE, SQUARE_CENTRE, Blocks, prefix_diameter, prefix_root
+from quietmean.core.mixtures import prefix_diameter, prefix_root
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, ColumnBlock, Columns, PrefixTable, Statistic, Workload, parse_statistic, read_text
@@ -276,8 +277,8 @@ def test_two_blocks_of_joint_groups_are_farthest_at_equal_bounds() -> None:
     """The squared distance is 2 (w^2 + corner + k) at most: on the grid of 4001 points, and between them no more."""
     x = np.linspace(-1, 1, 4001)
     lengths = x**2 + SQUARE**2 * (x**2 - SQUARE_CENTRE) ** 2 + CUBE**2 * (x**3 - x) ** 2 + FOURTH**2 * (x**4 - x**2) ** 2
-    opposed = 2 * mixtures.OPPOSED / (mixtures.OPPOSED**2 + 1)
-    corner = 2 * (mixtures.BLOCK_CORNER + opposed)
+    opposed = 2 * column_blocks.OPPOSED / (column_blocks.OPPOSED**2 + 1)
+    corner = 2 * (column_blocks.BLOCK_CORNER + opposed)
     near = (1 - np.abs(x))[:, None] + (1 - np.abs(x)) <= 0.02
     worst = 0.0
     for begin in range(0, len(x), 500):
@@ -294,7 +295,7 @@ def test_two_blocks_of_joint_groups_are_farthest_at_equal_bounds() -> None:
     assert min(float(length.deriv()(point)) for point in np.linspace(0.98, 1.0, 201)) > 0
 
 
-@pytest.mark.parametrize("groups", range(2, mixtures.MOST_JOINT + 1))
+@pytest.mark.parametrize("groups", range(2, column_blocks.MOST_JOINT + 1))
 def test_joint_groups_are_as_wide_as_said(groups: int) -> None:
     """All corners and middles of all groups, and a missing value: 2 is reached, and nothing is above."""
     by = Column(name="by", levels=tuple("abcdefgh"[:groups]))

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.column_blocks import Blocks, block_diameter, block_in_steps
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.mixtures import Blocks, Simplex, block_diameter, block_in_steps
+from quietmean.core.mixtures import Simplex
 from quietmean.core.statement import FEWEST_STEPS, MOST_STEPS, ProductRelation, StatedValue
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee

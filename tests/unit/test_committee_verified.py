@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from quietmean.core.column_blocks import Blocks
 from quietmean.core.input_domain import Box, InputDomain
-from quietmean.core.mixtures import Blocks, Simplex
+from quietmean.core.mixtures import Simplex
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee, Size

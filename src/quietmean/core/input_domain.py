@@ -14,9 +14,10 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 
 from quietmean.core.arrays import all_finite, pieces
+from quietmean.core.column_blocks import Blocks
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_class
-from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
+from quietmean.core.mixtures import Prefixes, Products, Simplex, Sums
 from quietmean.core.moment_products import RecordMoments
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_complete, require_known

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.column_blocks import BLOCK_SIZE
 from quietmean.core.errors import InputError
-from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, spread
 from quietmean.statistics.delta_method import ratio as ratio_of

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.errors import InputError
-from quietmean.core.input_domain import InputDomain
-from quietmean.core.mixtures import (
+from quietmean.core.column_blocks import (
     BLOCK_NORM,
     BLOCK_SIZE,
     CUBE,
@@ -25,6 +23,8 @@ from quietmean.core.mixtures import (
     block_diameter,
     block_in_steps,
 )
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.statistics.columns import Column
 from quietmean.statistics.estimate import Estimate, least_count, satterthwaite
 from quietmean.statistics.influence_bounds import Around, MovedMoments
@@ -114,9 +114,9 @@ class ColumnBlock(Feature):
     without a group has none. Quantities, for each group: the means of p, p x, p x^2, p x^3 and p x^4.
 
     ``compared``: groups are compared with each other, and joint where there are few
-    (:class:`~quietmean.core.mixtures.JointGroups`). ``own_mean``: a party that is protected as a whole encodes the mean of its
-    present values, instead of the mean of encodings: the spread is then that between parties. ``private``: with the indicator's
-    weight for private counts.
+    (:class:`~quietmean.core.column_blocks.JointGroups`). ``own_mean``: a party that is protected as a whole encodes the mean of
+    its present values, instead of the mean of encodings: the spread is then that between parties. ``private``: with the
+    indicator's weight for private counts.
     ``of_single_record``: each value is that of one record, of which all powers follow.
     """
 
