@@ -247,6 +247,21 @@ def test_what_is_chosen_comes_from_releases_alone() -> None:
         assert one.schedule == ("moments", "lengths", "scores", "lengths", *["scores"] * 4)
 
 
+@pytest.mark.parametrize("far", range(8, 16))
+def test_what_noise_hides_in_any_cell_is_in_the_bound_on_what_is_cut_off(far: int) -> None:
+    """Wherever a few very long scores are: the bound is not below what they add to the mean of what is cut off."""
+    model, rng, noise, low = least_squares(), np.random.default_rng(far), 1e-3, list[bool]()
+    newton = model._newton(model._design_for(1))
+    assert isinstance(newton, LeastSquares)
+    shares, edges = np.zeros(16), newton._edges
+    shares[3:8] = [0.1, 0.3, 0.4, 0.15, 0.05]
+    shares[far] += noise / 2
+    for _ in range(300):
+        clip, tail = newton._chosen(shares + noise * rng.standard_normal(16), noise, noise)
+        low.append(bool(tail < shares @ np.maximum(edges - clip, 0.0)))
+    assert sum(low) <= 4
+
+
 def test_noise_is_proportional_to_the_scale_of_the_data_and_not_of_the_bounds() -> None:
     records = complete(patients(), *range(8))
     scaled = records.copy()

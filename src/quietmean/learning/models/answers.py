@@ -30,9 +30,9 @@ _PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0
 _SETTLED, _BY_NOISE = 1.0, 3.0
 # Outcomes differ at a level where that is more than so many deviations of the noise.
 _APART = 2.0
-# The part of records that were cut from which on the answer is another one; and the bound on what scores that are cut do to a
-# term, over its error, which is a quarter of its interval.
-_CUT, _DRAWN = 0.01, 0.98
+# The part of records that were cut from which on the answer is another one; and what scores that are cut may do to a term, over
+# its error: an interval of 95 % that is off by so much holds in 93 %.
+_CUT, _DRAWN = 0.01, 0.4
 
 
 # On which side of what is expected most scores are cut.
@@ -156,7 +156,7 @@ class Fit:
 
     @cached_property
     def _drawn(self) -> frozenset[str]:
-        """The terms that scores which are cut may have drawn away by more than a quarter of the interval."""
+        """The terms that scores which are cut may have drawn away by more than an interval bears."""
         errors = np.sqrt(np.maximum(np.diag(self.noise), 0.0) + np.maximum(self.sampling.variances, 0.0))
         most = self.newton.tail * np.linalg.norm(self._gradients, axis=1)
         return frozenset(name for name, far in zip(self.names, most > _DRAWN * errors, strict=True) if far)

@@ -48,6 +48,8 @@ _COUNTS, _ALONE = 2.0, 4.5
 _BIAS = 2.0
 # The tail beyond the last cell that counts is exponential, of the mean excess of so many cells before.
 _BACK = 2
+# What is cut off is not above its estimate and so many deviations of that, but once in 700 fits.
+_SURE = 3.0
 # Rows z whose squared length is so many deviations of a normal one's above its mean count less for the information.
 _FAR = 8.0
 # Directions in which less is known of the information than so many deviations count as this much.
@@ -63,9 +65,8 @@ _PRESENT, _CUT = 0.2, 0.2
 class LeastSquares(Newton):
     """The public state of a Gaussian fit. ``coefficients`` and all that is read are of z = M y, M being the ``rounding``.
 
-    ``clip``: C. ``tail``: the most that C cuts off the mean length, by the cells and what noise hides beyond them, where the
-    squared length has a mean. ``side``: the
-    part of the records that are cut above what is expected of them, less that below.
+    ``clip``: C. ``tail``: the most that C cuts off the mean length, by the cells, their noise and the public bounds.
+    ``side``: the part of the records that are cut above what is expected of them, less that below.
     """
 
     method: ClassVar[str] = "least squares by rounds, scores cut in length; robust (sandwich) variances"
@@ -219,10 +220,9 @@ class LeastSquares(Newton):
         tails[:_CELLS] += inside @ counted
         reads = self._rounds - BEFORE
         best = int(np.argmin(self._size * (bounds * noise) ** 2 / reads + _BIAS * tails**2))
-        # The next cell may be as full as noise hides, and each beyond has a quarter of the one before.
-        ahead = np.arange(_CELLS) - max(last, best % _CELLS)
-        hidden = np.where(ahead > 0, _COUNTS * error * 4.0 ** (1 - ahead), 0.0)
-        return float(bounds[best]), float(tails[best] + hidden @ np.maximum(middles - bounds[best], 0.0))
+        # No score within the bounds is longer than the upper end of its cell: nothing is supposed of cells that noise hides.
+        most = np.maximum(edges - bounds[best], 0.0)
+        return float(bounds[best]), max(float(shares @ most) + _SURE * error * float(np.linalg.norm(most)), 0.0)
 
     def _read_in(self, number: int, mean: Array, noise: float, scales: tuple[float, ...]) -> None:
         """Take a round into the mean of those that are read, by its noise; one that is far from its answer begins anew."""
