@@ -411,7 +411,7 @@ def test_certify_counts_it_by_default(tmp_path: Path, capsys: pytest.CaptureFixt
 
     everyone = certified("--colluding", "1")
     assert "messages intercepted (each message is read with a chance of 0.5, drawn from the public seed" in everyone["adversary"]
-    assert any("The adversary reads each message with chance 0.5" in one["text"] for one in everyone["assumptions"])
+    assert any("An eavesdropper reads each message with chance 0.5" in one["text"] for one in everyone["assumptions"])
     assert everyone["epsilon_a_priori"] > everyone["max_epsilon"]
     named, silent = certified("--corrupt", "1"), certified("--corrupt", "1", "--observe-fraction", "0")
     expected = execution.privacy(1e-6).against((1,))

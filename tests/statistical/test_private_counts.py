@@ -147,10 +147,10 @@ def noise_of_a_cell(study: StudyTerms) -> float:
 def test_the_relation_is_said_wherever_figures_are() -> None:
     plan = study().plan(5)
     said = " ".join(str(one) for one in plan.assumptions)
-    assert "one record more or less" in said
-    assert "replaced" not in said
+    assert "Protected is whether one record is there, and how many there are" in said
+    assert "the value of one unit" not in said
     public = StudyTerms.parse({name: value for name, value in STUDY.items() if name not in ("count", "most_records")}).plan(5)
-    assert "one record more or less" not in " ".join(str(one) for one in public.assumptions)
+    assert "whether one record is there" not in " ".join(str(one) for one in public.assumptions)
     assert public.digest != plan.digest
     # Half the noise of two tables: the length of a record in a table is 1, the distance of two sqrt(2).
     tables_only = {"statistic": [{"kind": "histogram", "column": "age"}]}

@@ -307,7 +307,7 @@ def test_a_study_in_which_nobody_has_a_record_says_so(site: Path, capsys: pytest
     capsys.readouterr()
     typed(f"study combine study.sealed {' '.join(f'{name}.contribution' for name in NAMES)}")
     said = capsys.readouterr().out
-    assert "No party has a record of this: nothing is known." in " ".join(said.split())
+    assert "No party has a record of this. Nothing is known." in " ".join(said.split())
     assert "The noise is larger than the value" not in said
     assert "nan" not in said
 
