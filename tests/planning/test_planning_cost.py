@@ -52,7 +52,7 @@ def test_what_is_left_out_is_named_with_what_it_would_take() -> None:
 
 
 def test_where_nothing_is_left_the_sentence_says_how_to_have_one() -> None:
-    refused(r"a plan of secagg takes about .* GB. Name it to have one", rank, many(20_000), ["secagg"], strict=False)
+    refused(r"a plan of secagg takes about .* GB. Name it with protocol", rank, many(20_000), ["secagg"], strict=False)
 
 
 @pytest.mark.sampled(1)

@@ -264,7 +264,7 @@ def test_a_fit_that_a_convener_sealed(kind: type, same: dict[str, Any], other: d
         )
 
     assert kind(**same, site=at("south")).contract(north).digest == digest
-    with pytest.raises(InputError, match=f"seals another fit .*{field}"):
+    with pytest.raises(InputError, match=f"is signed for another fit .*{field}"):
         kind(**same | other, site=at("south")).fit(north, outcome_of(kind, "north"))
 
     def fit(name: str) -> Any:

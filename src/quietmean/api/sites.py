@@ -137,7 +137,8 @@ class Site:
             fields = {**_flat(own), **_flat(other)}
             differ = sorted(name for name in fields if _flat(own).get(name) != _flat(other).get(name))
             raise InputError(
-                f"{self.roster} seals another fit ({', '.join(differ)}). Take its parameters and columns, or ask its coordinator."
+                f"{self.roster} is signed for another fit ({', '.join(differ)}). Use its parameters and columns, or ask its "
+                "coordinator."
             )
 
     def _base(self, name: str, end: str) -> Path:
@@ -164,7 +165,9 @@ class OneParty:
     def _open(self) -> rooms.joined.Rounds:
         if self._rounds is None:
             if self._kept.exists() and not self._joining.store.exists():
-                raise InputError(f"{self._kept} is of another fit, as this one has no store. Move it away, or give a name.")
+                raise InputError(
+                    f"{self._kept} is of another fit, because the fit here has no store. Move it away, or give a name."
+                )
             self._rounds = self._joining.__enter__()
             if self._rounds.over:
                 warn_caller(f"this fit had ended before: it is what it was, and a new one needs another name ({self._kept.name})")

@@ -296,7 +296,7 @@ def approve_command(
         screen = screen_of(contract)
         asking.show(screen)
         if not asking.yes(contract, screen):
-            raise InputError("you did not say yes. Nothing was signed.")
+            raise InputError("you did not say yes. Nothing was signed. Give the command again to sign.")
     signed = OwnerApproval.sign(contract, rules, approval.account, approval.until, owner)
     approval_file = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))
     approval_file.write(signed.signed.to_file())

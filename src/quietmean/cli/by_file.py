@@ -287,7 +287,7 @@ def write_contribution(
     name = own_place(sealed, identity, keys, key)
     joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
     if joined.exists() and not has_committee(sealed.terms):
-        raise InputError(f"{name} has joined this study. See {joined}, a contribution besides would tell more than was agreed.")
+        raise InputError(f"{name} has joined this study. See {joined}. A contribution too would tell more than was agreed.")
     path = chosen_path or Path(f"{file_name(name)}.contribution")
     if has_committee(sealed.terms):
         make_folder(path.parent)

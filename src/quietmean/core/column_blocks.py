@@ -62,7 +62,7 @@ class Blocks(Mixture):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.joint and (self.products or not 2 <= self.groups <= MOST_JOINT):
-            raise InputError(f"joint groups are 2 to {MOST_JOINT}, without products. Leave joint out.")
+            raise InputError(f"joint takes 2 to {MOST_JOINT} groups, and no products. Leave joint out.")
 
     @property
     def _joined(self) -> JointGroups:

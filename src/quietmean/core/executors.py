@@ -167,8 +167,8 @@ def _result(distributed: Any, future: Any, address: str) -> Any:
     error = future.exception()
     if isinstance(error, distributed.KilledWorker):
         raise StorageError(
-            f"workers of the scheduler at {address} end again and again with one and the same job, which a system does for want "
-            f"of memory. Give them more, {ONCE_MORE}."
+            f"workers of the scheduler at {address} end again and again with the same job, perhaps for want of memory. Give them "
+            f"more memory, {ONCE_MORE}."
         )
     if isinstance(error, ModuleNotFoundError):
         raise InputError(

@@ -134,8 +134,8 @@ def _is_power(step: float) -> bool:
 def too_large(step: float) -> ProtocolFailure:
     """The error for numbers that a grid cannot hold."""
     return ProtocolFailure(
-        f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party's is. Start the study again "
-        "with a coarser grid (option largest_value), or without value_bits = 32, and look for the party that sent it."
+        f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party sends. Find the party that "
+        "sent it. Start the study again with a coarser grid (option largest_value), or without value_bits = 32."
     )
 
 

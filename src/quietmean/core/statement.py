@@ -233,8 +233,8 @@ def steps_within(steps: float) -> int:
     reach = math.floor(steps * (1 + 1e-12))
     if not FEWEST_STEPS <= reach <= MOST_STEPS:
         raise InputError(
-            f"products are checked on {FEWEST_STEPS} to {MOST_STEPS} steps from the middle of the bounds to an end, and the "
-            f"plan has {reach}. Give statistics more equal shares, or leave products out."
+            f"products are checked on {FEWEST_STEPS} to {MOST_STEPS} steps from the middle of the bounds to an end. The plan "
+            f"has {reach}. Give statistics more equal shares, or leave products out."
         )
     return reach
 

@@ -151,7 +151,7 @@ class Drop:
 
     async def _put(self, whole: WholeContribution) -> Dropped:
         if self.clock() > self.until:
-            raise RefusedError(410, "the time for contributions to this study is over")
+            raise RefusedError(410, "the time for contributions to this study is over. Ask its coordinator for another study")
         done: asyncio.Future[Dropped | ContributionError] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait((whole, done))
         try:

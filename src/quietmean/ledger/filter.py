@@ -244,9 +244,10 @@ def _no_room(
     budget = account.budgets[-1].after(together)
     if not budget.allows_additive(charges_of(together)) and budget.allows_mu(charges_of(together)):
         return InputError(
-            f"study {request.name!r} may fail with {float(charge.additive(budget.epsilon)):.3g} of delta (rare events, sampler), "
-            f"account {account.name!r} has {others.remaining_additive_delta:.3g} left of the {budget.additive_delta:.3g} that it "
-            f"keeps for that. Agree on a study that needs less, or set the budget with {command} --budget EPSILON DELTA."
+            f"study {request.name!r} may fail with {float(charge.additive(budget.epsilon)):.3g} of delta (rare events, sampler). "
+            f"For that account {account.name!r} has {others.remaining_additive_delta:.3g} left of the "
+            f"{budget.additive_delta:.3g} that it keeps. Agree on a study that needs less, or set "
+            f"the budget with {command} --budget EPSILON DELTA."
         )
     needed, left = epsilon_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
     return InputError(
@@ -316,6 +317,6 @@ def refuse_second(database: LedgerDatabase, first: LedgerEntry) -> None:
     """Raises :class:`InputError` for a second store of a key, once something of the first may have left."""
     if is_bound(database, first.study):
         raise InputError(
-            f"this key runs twice: this party takes part in study {first.name!r} with another store. Give that one with "
-            f"{named('store', 'PATH')}. This one takes no part, and nothing is charged for it."
+            f"this party already takes part in study {first.name!r} with another store. Give that store with "
+            f"{named('store', 'PATH')}. Nothing is charged for the store here."
         )

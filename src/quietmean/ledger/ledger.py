@@ -405,8 +405,8 @@ class Ledger:
         )
         if twin is not None:
             raise InputError(
-                f"data set {data_set!r} has a budget per {unit} under {relation} already, account {twin[0]!r}. Use that one, as "
-                "two accounts for one data set would be two budgets."
+                f"data set {data_set!r} has a budget per {unit} under {relation} already, account {twin[0]!r}. Use that account. "
+                "Two accounts for one data set would be two budgets."
             )
         self._database.change(
             "INSERT INTO account (name, unit, data_set, relation, refund) VALUES (?, ?, ?, ?, ?)",

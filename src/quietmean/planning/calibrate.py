@@ -278,8 +278,8 @@ def _passing(target: Target, template: Mechanism, levels: ChosenLevels, trials: 
         excess = trial.mu / mu_of_budget(target.epsilon, target.delta) * (1 + MARGIN / 2)
         levels = replace(levels, star=round_up(levels.star * excess), delta=round_up(levels.delta * excess))
     raise InputError(
-        f"with {target.parties} parties, {target.colluding} colluding and dropouts {target.dropouts:g} no noise was found with "
-        "which the release is safe against every coalition. Take more rounds or neighbours, or fewer colluders."
+        f"no noise is safe against every coalition of {target.colluding} among {target.parties} parties with dropouts "
+        f"{target.dropouts:g}. Take more rounds or neighbours, or fewer colluders."
     )
 
 

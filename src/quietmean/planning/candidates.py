@@ -191,7 +191,9 @@ def rank(
         cost = protocol.traits.planning_cost.too_much(target.parties)
         if not by_name and cost:
             left_out.append(f"{protocol.name} (about {cost})")
-            refusals.append(InputError(f"a plan of {protocol.name} takes about {cost}. Name it to have one."))
+            refusals.append(
+                InputError(f"a plan of {protocol.name} takes about {cost}. Name it with {named('protocol')} to plan it.")
+            )
             continue
         try:
             plan = calibrate(target, protocol, calibration=calibration, trials=trials, max_messages=max_messages)

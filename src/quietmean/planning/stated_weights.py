@@ -38,7 +38,9 @@ class StatedWeights:
         total = float(weights.sum())
         for name, weight in zip(names, weights.tolist(), strict=True):
             if why := self.why_not(target, weight, total, own):
-                raise ProtocolFailure(f"the study did not start: {name} {why}. Nothing of this party's data has left.")
+                raise ProtocolFailure(
+                    f"the study did not start: {name} {why}. Ask that party. Nothing of this party's data has left."
+                )
 
     def why_not(self, target: Target, weight: float, total: float, own: float) -> str:
         """Why a party may not state this weight, after its name; empty if it may. ``total``: of all parties."""

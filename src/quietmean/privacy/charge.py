@@ -186,8 +186,8 @@ class Charge:
             return self
         if self.beta and epsilon is None:
             raise InputError(
-                f"a beta of {self.beta:g} is about one change, not about {members} at once. Charge a study without such an "
-                "event, or one whose unit is the group."
+                f"a rare event of probability {self.beta:g} is known for one change, not for {members} at once. Charge a study "
+                "without rare events, or one whose unit is the group."
             )
         beta = 0.0 if not self.beta or epsilon is None else _group_delta(epsilon / members, self.beta, members)
         return Charge(group_mu(self.mu, members), beta, self.tv)

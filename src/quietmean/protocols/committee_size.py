@@ -81,7 +81,7 @@ class Committee:
         if self.votes_needed > self.members - self.gone:
             raise InputError(
                 f"a committee of {self.members} with {self.gone} gone cannot decide: {self.votes_needed} have to vote for the "
-                f"same contributions where {self.colluding} may vote twice. Count on fewer that are gone."
+                f"same contributions. For {self.colluding} of them may vote twice. Count on fewer that are gone."
             )
         if self.minimum is not None and self.minimum < 1:
             raise InputError(f"minimum is {self.minimum} contributions. Choose 1 or more.")

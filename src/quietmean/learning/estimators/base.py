@@ -249,8 +249,8 @@ class Private(BaseEstimator):  # type: ignore[misc]
         if groups is None:
             if self.parties is None:
                 raise InvalidInput(
-                    "who holds which rows is not clear. Give groups, a party's label for each row, or a list with the data of "
-                    "each party, or parties, to deal the rows out."
+                    "who holds which rows is not clear. Give groups, a party's label for each row. Or give a list with the data "
+                    "of each party, or parties to deal the rows out."
                 )
             self._require_parties(self.parties)
             if rows < self.parties:

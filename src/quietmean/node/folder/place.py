@@ -393,6 +393,6 @@ class Poller:
         """Raises :class:`InputError` where a valid file of this party is there that its outbox does not have."""
         if self._files(slot, others):
             raise InputError(
-                "the folder has a file of this party that its store does not know, so the store was restored or "
-                "copied. Go on with the newest store, or stay out of this study."
+                "the folder has a file of this party that is not in its store. So the store was restored or copied. "
+                "Go on with the newest store, or stay out of this study."
             )

@@ -114,10 +114,10 @@ class RelayExchange:
         if before is not None:
             before.turn_away("another process of this party is at the relay now")
         if sum(group == proof.group for group, _ in self._attending) >= self.limits.parties_of_session:
-            raise PeerError("this session has too many parties here")
+            raise PeerError("this session has too many parties here. Use another relay")
         mine = [each for each in self._attending.values() if each.proof is not None and each.proof.key == proof.key]
         if len(mine) >= self.limits.sessions_of_identity:
-            raise PeerError("this party is in too many sessions here at a time")
+            raise PeerError("this party is in too many sessions here at a time. End another one first")
         self._attending[label] = connection
         connection.stage = Stage.ATTENDING
         self.counts.attended += 1
@@ -135,9 +135,9 @@ class RelayExchange:
         if not self._failing.has((proof.key, proof.group, proof.label), self.now()):
             raise PeerError("the last calls of this party led to no handshake. Wait a minute, and try again")
         if len(self._waiting) >= self.limits.calls or self._calls_by[proof.key] >= self.limits.calls_of_identity:
-            raise PeerError("too many calls wait here")
+            raise PeerError("too many calls wait here. Wait a minute, and try again")
         if self._joined >= self.limits.pairs:
-            raise PeerError("all places for pairs are taken")
+            raise PeerError("all places for pairs are taken. Ask its operator to raise --pairs")
         call = _Waiting(fresh_bytes(TICKET_BYTES), connection, proof, self.now() + CALL_SECONDS)
         self._waiting[call.ticket] = call
         self._calls_by[proof.key] += 1

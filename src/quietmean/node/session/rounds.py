@@ -194,8 +194,8 @@ class PhaseRunner:
             # It would draw, vote or send again, otherwise than before.
             names = ", ".join(context.names(ahead))
             raise ProtocolFailure(
-                f"{names} had messages of this party from later rounds than its store knows of, so the store was "
-                "restored or copied. Start a new study, this one has begun and goes on without it."
+                f"{names} had messages of this party from later rounds than its store has. The store was restored or copied. "
+                "Start a new study for it. The others go on without this party."
             )
         context.inbox.note_seen(self._may_have_come(here[1]))
 

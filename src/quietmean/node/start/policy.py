@@ -230,14 +230,15 @@ class ByTime:
             # More than may lie say so, and this party is not one of them or went on to a later attempt.
             if sayers > colluding and not inside and (self._me not in members or progress.latest > attempt):
                 raise NotStarted(
-                    f"the study started without this party, with {self._names(members)}. None of its data left this machine."
+                    f"the study started without this party, with {self._names(members)}. None of its data left this machine. "
+                    "Ask its coordinator for another study."
                 )
         if self._is_over:
             there = self._names({self._me, *self._present()})
             raise NotStarted(
                 f"the study did not start by its time with {self._terms.start_quorum} parties or more. There were "
                 f"{there}. None of this party's data left this machine ("
-                f"{by_this_clock(datetime.fromtimestamp(self._now(), UTC))})."
+                f"{by_this_clock(datetime.fromtimestamp(self._now(), UTC))}). Agree on a later start_by."
             )
 
     @property

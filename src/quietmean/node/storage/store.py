@@ -115,7 +115,7 @@ class Store(KeptBesideValues):
             return
         kept, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
         if key is not None and kept is not None and kept != input_digest(key, self.nonce, value, weight):
-            raise InputError(f"this study was started with other data, see store {path}. Start again with the same value.")
+            raise InputError(f"this study was started with other data, see store {path}. Start again with the same data.")
 
     @property
     def study(self) -> str | None:

@@ -61,7 +61,7 @@ def direct_information(
     unit = _EPSILON * np.sqrt(sum(total.shape)) * max(float(scales[0]), float((magnitude[informative] / size[informative]).max()))
     rank = int((scales > _ROUNDING * unit).sum())
     if scales[rank - 1] < _REAL * unit:
-        raise NumericalError("messages are so nearly redundant that rounding hides what they tell")
+        raise NumericalError("rounding hides what messages tell, as some almost repeat others. Choose noise of more equal size.")
     # Rounding of this size turns the space by at most this much (Wedin 1972).
     rounding = max(unit, float(scales[rank]) if rank < scales.size else 0.0)
     block = right[:rank, -len(honest) :]
@@ -219,7 +219,9 @@ class ViewSolver:
         """An upper bound: no view reveals more than the values themselves with the private noise on each of them."""
         honest, (_, private_variance) = tuple(adversary.honest(self.transcript.parties)), self.bare
         if private_variance == 0.0:
-            raise NumericalError("too ill-conditioned a transcript, and no private noise on values that bounds what it tells")
+            raise NumericalError(
+                "the transcript is too ill-conditioned, and values have no noise of their own. Choose noise of more equal size."
+            )
         return InformationMatrix(honest, np.eye(len(honest)), np.full(len(honest), private_variance), exact=False)
 
 
@@ -340,7 +342,7 @@ def _refined(
         if stalled:
             break
     if not best <= _ACCEPTED:
-        raise NumericalError(f"the transcript is too ill-conditioned. The information matrix is accurate only to {best:.1g}.")
+        raise NumericalError(f"the transcript is too ill-conditioned (accuracy {best:.1g}). Choose noise of more equal size.")
     return changes, best
 
 

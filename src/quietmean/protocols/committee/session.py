@@ -51,14 +51,16 @@ class CommitteeSession:
     def __post_init__(self) -> None:
         parameters = self.parameters
         if len(self.session) != _SESSION_BYTES:
-            raise InputError(f"a session is {_SESSION_BYTES} bytes, not {len(self.session)}")
+            raise InputError(f"a session is {_SESSION_BYTES} bytes, not {len(self.session)}. Make a new plan.")
         if not len(set(self.members)) == len(self.mailboxes) == parameters.members:
             raise InputError(f"{len(set(self.members))} members of a committee of {parameters.members}. List each of them once.")
         if len(set(self.mailboxes)) != parameters.members:
             raise InputError("two members have the same mailbox key. Make one for each, for this study alone.")
         admitted = len(self.contributors) + self.vouchers
         if admitted != parameters.contributors:
-            raise InputError(f"{admitted} contributors are admitted, and the plan is for {parameters.contributors}")
+            raise InputError(
+                f"{admitted} contributors are admitted, and the plan is for {parameters.contributors}. Make a new plan."
+            )
         # More would let the sum wrap around.
         if any(not 0 < weight <= parameters.largest_weight for weight in self.contributors.values()):
             raise InputError(f"a contributor may have a weight above {parameters.largest_weight:g}. Plan with the largest one.")

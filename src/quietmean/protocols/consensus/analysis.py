@@ -194,13 +194,13 @@ def check_quantisation(parameters: ConsensusParameters, quantisation: Quantisati
     dynamics = Dynamics.of(parameters)
     if parameters.theta == 0 and not parameters.broadcast and not quantisation.two_step and dynamics.antisymmetric_noise:
         raise InputError(
-            "theta is 0 and differences are over one step: a part of them changes sign every step and never vanishes, so the "
+            "theta is 0 and differences are over one step. A part of them changes sign every step and never vanishes. The "
             "quantiser would overload for ever. Take two_step, broadcast or theta >= 0.2."
         )
     rate = slowest_difference(dynamics, parameters.broadcast)
     if quantisation.gamma <= rate and quantisation.gamma < 1:
         raise InputError(
-            f"gamma is {quantisation.gamma:g} but differences shrink only like {rate:.4f}^t: the quantiser would overload and "
+            f"gamma is {quantisation.gamma:g} but differences shrink only like {rate:.4f}^t. The quantiser would overload and "
             f"freeze the result at a wrong value. Take gamma >= {default_gamma(rate):.4f}."
         )
 

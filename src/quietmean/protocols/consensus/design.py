@@ -379,6 +379,6 @@ def refuse_overload(parameters: ConsensusParameters, value_sd: float) -> None:
         needed = enough_bits(parameters, settings, value_sd, rate).bits
         kind = "broadcasts" if parameters.broadcast else f"differences over {'two steps' if settings.two_step else 'one step'}"
         raise InputError(
-            f"bits is {settings.bits}, but with theta {parameters.theta:g} and {kind} {share:.1%} of the numbers would overload "
-            f'for ever and follow in full, which costs more bytes than is predicted. Take {needed}, or "auto".'
+            f"bits is {settings.bits}. With theta {parameters.theta:g} and {kind} {share:.1%} of the numbers would overload for "
+            f'ever. They follow in full, which costs more bytes than predicted. Take {needed}, or "auto".'
         )

@@ -265,8 +265,8 @@ def check_room(parameters: PushSumParameters, values: Vector) -> None:
     elif not within(values, parameters.largest_value):
         raise InputError(
             f"a coordinate of a party's value is larger than {parameters.largest_value:g}, for which the plan's grid has room. "
-            "Plan with the option largest_value, the largest coordinate of any party's vector (a sum over its records where a "
-            "record is protected), or with value_bits = 64."
+            "Give largest_value in the plan, the largest coordinate of any party's vector, or value_bits = 64. Where a record is "
+            "protected, the vector is the sum over a party's records."
         )
 
 

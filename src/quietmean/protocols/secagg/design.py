@@ -367,7 +367,7 @@ def choose_neighbourhood(
             if neighbourhood.correctness_bits < correctness_bits:
                 break
     raise InputError(
-        f"{parties} parties of which {colluding} collude and {dropped} drop out cannot keep failures below 2^-{security_bits:g} "
+        f"{parties} parties, {colluding} colluding and {dropped} dropped out, cannot keep failures below 2^-{security_bits:g} "
         f"(security) and 2^-{correctness_bits:g} (correctness). Lower colluding or dropouts, or give degree and threshold."
     )
 

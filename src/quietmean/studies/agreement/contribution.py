@@ -181,7 +181,9 @@ class DropReceipt:
 def sharing_of(plan: Plan) -> CommitteeSharing:
     """What the plan of a study with a committee has. Raises :class:`InputError` for another one."""
     if not isinstance(plan.protocol, CommitteeSharing):
-        raise InputError(f"the plan is of {plan.protocol.name}, and the study has a committee. Plan the study.")
+        raise InputError(
+            f"the plan is for {plan.protocol.name}, but the study has a committee. Make one with quietmean plan --study."
+        )
     return plan.protocol
 
 

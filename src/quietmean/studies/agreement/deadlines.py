@@ -62,7 +62,7 @@ class Deadlines(BaseModel):
         if self.interval < _POLLS * self.poll:
             raise InputError(
                 f"deadlines.interval is {self.interval:g} s and deadlines.poll {self.poll:g} s. Give an interval of {_POLLS} "
-                "polls or more, as a file has to be found and answered before its round ends."
+                "polls or more. A file has to be found and answered before its round ends."
             )
 
     def require_attempts(self, start_by: datetime) -> None:
@@ -70,9 +70,9 @@ class Deadlines(BaseModel):
         needed = (ATTEMPTS + 1) * _POLLS_OF_AN_ATTEMPT * self.poll
         if (self.first - start_by).total_seconds() < needed:
             raise InputError(
-                f"the study has start_by {in_words(start_by)} and waits for the start until {in_words(self.first)}, its first "
-                f"deadline. Give one {in_hours(needed)} or more after start_by, as up to {ATTEMPTS} attempts to start with those "
-                f"who are there take {_POLLS_OF_AN_ATTEMPT} polls each."
+                f"the study has start_by {in_words(start_by)} and its first deadline {in_words(self.first)}. Give a first "
+                f"deadline {in_hours(needed)} or more after start_by. Up to {ATTEMPTS} attempts to start with those who are "
+                f"there take {_POLLS_OF_AN_ATTEMPT} polls each."
             )
 
     def start_timeout(self, start_by: datetime) -> float:
@@ -227,8 +227,8 @@ def _refuse(plan: Plan) -> None:
     protocol, parties = plan.protocol, plan.target.parties
     if getattr(protocol, "members", parties) < parties:
         raise InputError(
-            f"protocol {protocol.name} draws some of the parties from the public seed, which up to {ATTEMPTS} "
-            "attempts to start could draw again. Leave option members out, or start_by."
+            f"protocol {protocol.name} draws some of the parties from the public seed. Up to {ATTEMPTS} attempts to "
+            "start could draw them again. Leave option members out, or start_by."
         )
 
 
@@ -285,7 +285,7 @@ class CommitteeTerms(BaseModel):
         if now >= self.contribute_by:
             raise InputError(
                 f"contributions came until {in_words(self.contribute_by)}, and members take none that comes later: nothing was "
-                f"charged. The coordinator can make a study with a later time ({by_this_clock(now)})."
+                f"charged. Ask the coordinator for a study with a later time ({by_this_clock(now)})."
             )
 
     def describe(self) -> dict[str, Any]:

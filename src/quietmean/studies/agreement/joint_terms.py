@@ -162,8 +162,8 @@ class JointTerms(BaseModel):
         if self.deadlines is None:
             raise InputError(
                 f"a {self.called} through a folder has no deadlines. Write deadlines = {{first = "
-                '"2027-03-01T12:00:00Z", interval = 86400.0, poll = 3600.0}: the latest start, the wait of each '
-                "round, and the time between two looks, in seconds."
+                '"2027-03-01T12:00:00Z", interval = 86400.0, poll = 3600.0}. First is the latest start. Interval is the wait '
+                "of each round and poll the time between two looks, in seconds."
             )
         return self.deadlines
 

@@ -242,8 +242,8 @@ class StudyTerms(JointTerms):
         alone = self.unit == PrivacyUnit.PARTY or terms.largest_weight == 1
         if not alone or self.count == CountVisibility.PRIVATE or self.workload.averages_rows:
             raise InputError(
-                "products are those of one record a contribution. Give the committee largest_weight 1, public counts and, where "
-                "persons are the unit, rows first or last, or leave products out."
+                "products are those of one record a contribution. Give the committee largest_weight 1 and public counts, or "
+                "leave products out. Where persons are the unit, give rows first or last."
             )
         if not any(feature.of_single_record for feature in self.workload.scales):
             raise InputError("none of these statistics states products. Leave products out of the committee.")

@@ -236,8 +236,8 @@ class StudyKeys:
         """Raises :class:`InputError` if the keys are bound to another seal than this one."""
         if self.sealed not in (None, sealed):
             raise InputError(
-                f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, this one is "
-                f"{sealed[:32]}. Ask its coordinator to invite again, what is sealed again is another study."
+                f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, and the study here "
+                f"as {sealed[:32]}. Ask its coordinator to invite again: what is sealed again is another study."
             )
 
     @cached_property

@@ -95,7 +95,7 @@ class Voucher:
             raise InputError("this study admits nobody by a voucher. Ask its coordinator to invite you.")
         if self.invitation != invitation.digest:
             raise InputError(
-                "the voucher is for another study, or another invitation to it. Ask the registrar for one for this one."
+                "the voucher is for another study, or another invitation to it. Ask the registrar for another voucher."
             )
         if self.key != key:
             raise InputError(f"the voucher is for the key {self.key}, and yours is {key}. Use the key that it came with.")

@@ -235,8 +235,8 @@ def failing(location: Location, failure: type[Exception]) -> Iterator[None]:
     except (failure, UnicodeError):
         subject = "it" if location.query is None else f"the query in {location.query}"
         raise InputError(
-            f"{location.name} cannot be read, {subject} is refused by the database. Check the query, that the file is whole, "
-            f"that no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open."
+            f"{location.name} cannot be read, {subject} is refused by the database. Check the query, and that the file is whole. "
+            f"Let no view reach beyond the file or take {MOST_SECONDS / 60:g} minutes. Close other programs that use the file."
         ) from None
 
 

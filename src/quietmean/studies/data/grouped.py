@@ -320,8 +320,8 @@ def _answer(call: Callable[[], Any]) -> Any:
     answers = anyway(lambda: [call()])
     if answers is None:
         raise InputError(
-            "the engine of the data frame cannot count groups of rows. Check that the columns of the study hold numbers, "
-            "texts, dates or truth values, and that the table can be read."
+            "the engine of the data frame cannot count groups of rows. Check that the table can be read. Let "
+            "the columns of the study hold numbers, texts, dates or truth values."
         )
     return answers[0]
 

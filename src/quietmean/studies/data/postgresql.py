@@ -116,8 +116,8 @@ def transaction(location: Location) -> Iterator[PostgresqlTables]:
         connection = driver.connect(_with_timeout(location.database), _BUILT_IN_TYPES, autocommit=True)
     except driver.Error:
         raise InputError(
-            f"{location.name} cannot be reached, or does not let this user in. Check the address, that the server runs, and the "
-            "password where libpq looks for it, in ~/.pgpass, a file of services or PGPASSWORD."
+            f"{location.name} cannot be reached, or does not let this user in. Check the address, and that the server runs. "
+            "Check the password where libpq looks for it, in ~/.pgpass, a file of services or PGPASSWORD."
         ) from None
     try:
         with closing(connection), closing(connection.cursor()) as cursor:

@@ -204,7 +204,7 @@ def require_approvals(
         if yes.terms.approver not in approvers:
             raise InputError(f"{yes.place} is by {yes.terms.approver}, who is not an approver of {policy.place}. Ask one who is.")
         if yes.terms.approver in signed:
-            raise InputError(f"{yes.place} is a second one by {yes.terms.approver}. Give one of each approver.")
+            raise InputError(f"{yes.place} is a second approval by {yes.terms.approver}. Give one of each approver.")
         yes.require(terms, begun=begun)
         signed[yes.terms.approver] = yes.signed.digest
     least = policy.rules.least_approvals
@@ -317,7 +317,9 @@ class Consent:
         policy, answer, keys = self.policy, self.answer, self.keys
         policy.refuse(contract)
         if contract.sealed is None and answer.compared:
-            raise InputError(f"{named('compared')} is about the words of a sealed study, this one is not sealed. Leave it out.")
+            raise InputError(
+                f"{named('compared')} is about the words of a sealed study, and the study is not sealed. Leave it out."
+            )
         begun = self.begun or (keys is not None and keys.sealed is not None)
         said = begun or answer.approvals or answer.accept is not None or answer.yes
         # A person who is asked types that there is no promise.
@@ -334,7 +336,7 @@ class Consent:
         words = self._compare(contract, ask)
         screen = FirstScreen.of(contract, compared=words.get("compared_with", ()))
         if ask and not self.questions.yes(contract, replace(screen, always=own.marked_with(screen.always))):
-            raise InputError("you did not say yes. Nothing has left this machine.")
+            raise InputError("you did not say yes. Nothing has left this machine. Give the command again to take part.")
         if keys is not None:
             keys.bind(contract.digest, words.get("compared_with", ()))
         if self.auditor is not None:

@@ -115,7 +115,7 @@ class MemberFiles:
         """The error for a store that is not the one with which this member began."""
         return InputError(
             f"{self.files.name} began this study with another store than {self.store}, which is new, restored or "
-            "copied. It takes no part any more, the others go on without it."
+            "copied. It takes no part any more, the others go on without it. Leave it out."
         )
 
     @property
@@ -194,7 +194,7 @@ def _hold(own: MemberFiles, folder: Path) -> None:
 def _opener(own: MemberFiles) -> MailboxOpener:
     keys = own.files.keys
     if keys is None or keys.mailbox is None:
-        raise InputError(f"{own.files.name} has no mailbox key for this study any more. It has ended for this member.")
+        raise InputError(f"the study has ended for {own.files.name}, and its keys are deleted. Start nothing again.")
     return MailboxOpener(keys.mailbox)
 
 
@@ -236,7 +236,10 @@ def _plan(own: MemberFiles, members: int) -> Plan:
 def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable[[str], None]) -> QuorumMachine:
     holdings = MemberHoldings.load(own.held, own.session)
     if holdings is None:
-        raise InputError(f"file {own.held} with what this member took of the contributions is gone. It takes no part any more.")
+        raise InputError(
+            f"file {own.held} with what this member took of the contributions is gone. Restore it. "
+            "Without it this member takes no part any more."
+        )
     machine = CommitteeMachine(
         own.session,
         own.files.party,
@@ -268,7 +271,9 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState, say
 def _opened(own: MemberFiles, result: NodeResult) -> OpenedAtMember:
     checked = check_result(own.session, read_result(own.session, own.sums.read_bytes()))
     path = own.beside(".left-out.json")
-    kept = decode_json(path.read_bytes(), _LeftOut, lambda reason: InputError(f"{path} is not as it was written ({reason})"))
+    kept = decode_json(
+        path.read_bytes(), _LeftOut, lambda reason: InputError(f"{path} is not as it was written ({reason}). Restore it.")
+    )
     return OpenedAtMember(result, checked, kept.left_out)
 
 

@@ -337,5 +337,6 @@ def _packed(session: CommitteeSession, header: Header, part: Part) -> bytes:
 
 def _changed(path: Path) -> InputError:
     return InputError(
-        f"file {path} is not what this member took of the contributions, it was changed. This member takes no part any more."
+        f"file {path} is not what this member took of the contributions, it was changed. Restore it. "
+        "Without it this member takes no part any more."
     )

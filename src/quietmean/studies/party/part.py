@@ -161,7 +161,7 @@ def require_enough(target: Target, outcome: StudyOutcome) -> None:
     least = least_minimum(target.parties, target.colluding)
     if outcome.parties_counted < least:
         raise ProtocolFailure(
-            f"no result can be made. It counts {outcome.parties_counted} parties and needs {least}, so that no two "
-            f"results can be made where {target.colluding} of {target.parties} parties may collude. What it cost is "
-            "in the ledger."
+            f"no result can be made. It counts {outcome.parties_counted} parties and needs {least}. With fewer, two results "
+            f"could be made where {target.colluding} of {target.parties} parties may collude. Agree on a new study. What this "
+            "one cost is in the ledger."
         )
