@@ -474,7 +474,9 @@ def test_a_study_from_end_to_end(tmp_path: Path) -> None:
     assert len(written) == 3
     for text in (done.stdout, done.stderr, *written):
         assert not TOLD.search(text)
-    assert "2 values lie outside their bounds and count as the nearest bound and 1 cell holds no number" in done.stderr
+    assert "2 values lie outside their bounds and count as the nearest bound and 1 cell counts as missing" in done.stderr
     # How many are missing is estimated with noise, and never counted for others.
-    assert not re.search("clamped|clipped|hold no", json.dumps(json.loads(done.stdout)) + "".join(written[:1]))
+    assert not re.search(
+        "clamped|clipped|hold no|cells? counts? as missing", json.dumps(json.loads(done.stdout)) + "".join(written[:1])
+    )
     assert read_columns(tmp_path / "table.csv", Columns([Column(name="age", low=0, high=1)]))[0, 0] == NUMBER

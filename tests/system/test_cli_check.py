@@ -187,7 +187,7 @@ def test_no_data_keep_a_study_from_going_on_and_the_others_learn_nothing_of_them
     seen, seen_errors = end(consortium.check("ada"), 0)
     own, own_errors = end(bob, 0)
     assert here(own, "data") == {"name": "data", "passed": True, "text": "bob.csv is a table with age"}
-    assert "2 values lie outside their bounds and count as the nearest bound and 1 cell holds no number" in own_errors
+    assert "2 values lie outside their bounds and count as the nearest bound and 1 cell counts as missing" in own_errors
     for secret in (VALUE, "200", "312.75"):
         for document in (seen, seen_errors, own, own_errors):
             assert not gossips(document, secret)

@@ -62,7 +62,7 @@ def test_the_log_has_what_happens_and_nothing_about_the_data(tmp_path: Path, cap
     run = ["run", "--data", str(table), "mean(age in 0..100)", "--parties", "4", "--protocol", "local-dp"]
     main([*run, "--accept-wide", "--delta", "0.3", "--out", str(tmp_path / "out"), "--log-file", str(log)])
     shown, said = capsys.readouterr()
-    assert said.count("1 cell holds no number") == 1
+    assert said.count("1 cell counts as missing") == 1
     assert " ".join(shown.split()).count("1 value lies outside its bounds") == 1
     ends([*run, "--out", str(tmp_path / "out"), f"--log-file={log}"], capsys)
     lines = log.read_text().splitlines()

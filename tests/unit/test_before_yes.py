@@ -53,7 +53,7 @@ def counts_as_middle(contract: Contract) -> bool:
 def faults(chosen: tuple[str, ...], contract: Contract) -> list[str]:
     protocol, unit, _, way, columns = chosen
     screen = FirstScreen.of(
-        contract, OwnData(marks=(ShortFact("CLIPPED", "9 values count as the nearest bound. 3 cells hold no number."),))
+        contract, OwnData(marks=(ShortFact("CLIPPED", "9 values count as the nearest bound. 3 cells count as missing."),))
     )
     most = max(plan.charge.epsilon(plan.target.delta) for plan in contract.plans)
     bare = protocol == "gossip" and way != "committee"

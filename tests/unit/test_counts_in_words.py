@@ -70,5 +70,5 @@ def test_a_row_alone_is_not_dealt_out_and_its_file_is_named(tmp_path: Path) -> N
 def test_one_value_one_cell_and_one_record_are_said_so() -> None:
     (said,) = what_did_not_fit([Encoded(np.zeros(1), 1.0, 1, 1, 1)])
     assert said.startswith(
-        "1 value lies outside its bounds and counts as the nearest bound and 1 cell holds no number and 1 record more than "
+        "1 value lies outside its bounds and counts as the nearest bound and 1 cell counts as missing and 1 record more than "
     )

@@ -162,7 +162,7 @@ class Encoded:
     """A party's input to a protocol: its vector (d,) and its public weight, the number of its records, or of its persons.
 
     Without any, both are 0. Where counts are private, the weight is the room that every party has, and ``beyond`` is how many
-    records it has above that. ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes
+    records it has above that. ``clamped`` values were moved to the nearest bound, ``missing`` cells held no value: for the eyes
     of this party only.
     """
 
@@ -179,7 +179,7 @@ def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     outside = count_of(clamped, "value lies outside its bounds and counts", "values lie outside their bounds and count")
     kinds = [
         (clamped, f"{outside} as the nearest bound"),
-        (missing, count_of(missing, "cell holds no number", "cells hold no number")),
+        (missing, count_of(missing, "cell counts", "cells count") + " as missing"),
         (beyond, f"{count_of(beyond, 'record')} more than most_records may be cut from sums"),
     ]
     phrase = " and ".join(sentence for count, sentence in kinds if count)

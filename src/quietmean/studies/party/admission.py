@@ -353,7 +353,7 @@ def own_data(records: Records | GroupedRows, source: Source, study: StudyTerms, 
     left_out = max(rows - len(records), 0) if workload.of_persons and not workload.averages_rows else 0
     clipped = [
         counted_phrase(encoded.clamped, "1 value counts as the nearest bound.", "{count} values count as the nearest bound."),
-        counted_phrase(encoded.missing, "1 cell holds no number.", "{count} cells hold no number."),
+        counted_phrase(encoded.missing, "1 cell counts as missing.", "{count} cells count as missing."),
         counted_phrase(
             encoded.beyond, "1 record above most_records may be cut.", "{count} records above most_records may be cut."
         ),
