@@ -253,9 +253,11 @@ def test_a_program_that_tells_a_value_is_found(
         "local-dp",
     ]
     assert not TOLD.search(ends(arguments, capsys))
+    assert not TOLD.search(ends([*arguments, "--json"], capsys))
     monkeypatch.setattr(place, name, mutant)
     if place is console:
         monkeypatch.setattr("quietmean.cli.run.tell_owner", mutant)
+        arguments.append("--json")
     assert TOLD.search(ends(arguments, capsys))
 
 
