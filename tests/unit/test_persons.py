@@ -76,8 +76,8 @@ def test_each_person_counts_once_whichever_rows_count(tmp_path: Path, rows: str,
     assert len(data) == 3
     assert study.workload.encode(data).weight == 3
     assert mean_of(study, data) == pytest.approx(expected)
-    nobody = "visits.csv: 1 row names no person in the column of the mapping, and counts as nothing (line 5)"
-    undated = "1 row has no day in the column of the mapping for dates, and a person's other rows are chosen before (line 6)"
+    nobody = "visits.csv: 1 row names no person in the person column, and counts as empty (line 5)"
+    undated = "1 row has no date in the date column. Rows of the same person with a date are taken first (line 6)"
     assert told == [nobody, *([] if rows == "mean" else [f"visits.csv: {undated}"])]
     for seed in range(3):
         shuffled = [ROWS[place] for place in np.random.default_rng(seed).permutation(len(ROWS))]
@@ -189,7 +189,7 @@ def test_rows_without_a_day_are_told_where_days_choose(rows: str | int, tmp_path
     study, told = terms(rows=rows, **({"count": "private"} if rows == 2 else {})), list[str]()
     undated = [("7", "2024-02-30", "100"), ("7", "2024-01-01", "120"), ("8", "", "140"), ("9", "soon", "90")]
     data = read(written(tmp_path, undated), study, told)
-    said = "visits.csv: 3 rows have no day in the column of the mapping for dates, and a person's other rows are chosen before"
+    said = "visits.csv: 3 rows have no date in the date column. Rows of the same person with a date are taken first"
     assert told == ([] if rows == "mean" else [f"{said} (lines 2, 4, 5)"])
     if rows in ("first", "last"):
         # Also where the last one is asked for.

@@ -347,9 +347,9 @@ def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], 
         lines.append(f"{NO}The certificate promises nothing here, so nothing can contradict it.")
     else:
         lines.append(f"{OK}no contradiction ({p})")
-    about = f"{power.trials:,} runs can find at most about epsilon {_short(power.epsilon_found)}"
-    noticed = "" if math.isinf(power.epsilon_noticed) else f" and notice a leak from {epsilon_shown(power.epsilon_noticed)}"
-    more = "" if math.isinf(closer.epsilon_noticed) else f", a leak from {epsilon_shown(closer.epsilon_noticed)}"
+    about = f"{power.trials:,} runs find at most about epsilon {_short(power.epsilon_found)}"
+    noticed = "" if math.isinf(power.epsilon_noticed) else f", and notice a true one of {epsilon_shown(power.epsilon_noticed)}"
+    more = "" if math.isinf(closer.epsilon_noticed) else f", and a true one of {epsilon_shown(closer.epsilon_noticed)}"
     lines += [
         f"{BELOW}{about}{noticed}.",
         f"{BELOW}--trials {closer.trials} looks closer: epsilon {_short(closer.epsilon_found)}{more}.",

@@ -246,12 +246,10 @@ class GateRecord:
         if not self.decision.passes:
             return f"this history could cost a mu of {mu:.4g} (upper bound), and the target allows less than {limit:.4g}"
         if not self.agreed:
-            return f"{self.supporters} of {self.execution.parties} parties have the same history, and more than half must"
+            return f"{self.supporters} of {self.execution.parties} parties saw the same messages, and more than half must"
         if not self.published:
             return "this party was away in the last round, or had decided before the votes came that were missing"
-        return (
-            f"{self.supporters} of {self.execution.parties} parties have the same history, which costs at most a mu of {mu:.4g}"
-        )
+        return f"{self.supporters} of {self.execution.parties} parties saw the same messages, which cost at most a mu of {mu:.4g}"
 
     @property
     def before_release(self) -> float:

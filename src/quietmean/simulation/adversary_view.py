@@ -83,8 +83,8 @@ class OpenedView:
         read = float((second - first).mean()) / opening.change
         if abs(read - opening.share) > _SAME_SHARE:
             raise ProtocolFailure(
-                f"the certificate does not describe this build. The coalition reads {read:.6g} of the target's "
-                f"change, the declared transcript says {opening.share:.6g}."
+                f"the certificate does not describe this build. Colluding parties see {read:.6g} of the target's change, and the "
+                f"protocol declares {opening.share:.6g}. Do not use this build."
             )
 
     @property
@@ -214,7 +214,7 @@ class AdversaryView:
             if abs(share - shifts[index]) > _SAME * (1.0 + abs(shifts[index])) + self._rounding / self.change:
                 raise ProtocolFailure(
                     f"the certificate does not describe this build. Round {round_} of party {party} holds {share:.6g}"
-                    f" of the target's value, the declared transcript says {shifts[index]:.6g}."
+                    f" of the target's value, the protocol declares {shifts[index]:.6g}."
                 )
 
     @property

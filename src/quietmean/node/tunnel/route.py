@@ -101,7 +101,7 @@ class RelayAccess:
         """What a relay answered instead of what was due, in a sentence."""
         if isinstance(answer, Turned):
             return f"the relay {self.name} refused: {printable(answer.reason)}"
-        return f"the relay {self.name} answered with something else"
+        return f"{self.name} does not answer as a relay of quietmean does. Check its address"
 
     async def close(self) -> None:
         """Let what waits go out, for at most a second."""

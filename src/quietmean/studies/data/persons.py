@@ -121,14 +121,11 @@ class PersonReader:
         if many := self.nobodys.count:
             names, count = ("rows name", "count") if many > 1 else ("row names", "counts")
             stand = self.nobodys.where(word)
-            tell(f"{place}: {many} {names} no person in the column of the mapping, and {count} as nothing ({stand})")
+            tell(f"{place}: {many} {names} no person in the person column, and {count} as empty ({stand})")
         if self.undated.count and rows != MEAN_OF_ROWS:
             have = count_of(self.undated.count, "row has", "rows have")
             stand = self.undated.where(word)
-            tell(
-                f"{place}: {have} no day in the column of the mapping for dates, and a person's other rows are chosen before "
-                f"({stand})"
-            )
+            tell(f"{place}: {have} no date in the date column. Rows of the same person with a date are taken first ({stand})")
 
 
 def require_persons(location: Location, rows: str | int) -> None:

@@ -80,7 +80,7 @@ class Needed:
         ways = [] if self.records is None else [f"{self._enough:,.0f} {self.counted}"]
         if self.epsilon is not None:
             ways.append(f"epsilon {bound_text(self.epsilon)} with {self.planned:,.0f}")
-        return f"for {goal} you need {', or '.join(ways) if ways else f'more than any number of {self.counted} or epsilon'}"
+        return f"for {goal} you need {', or '.join(ways) if ways else f'more than any number of {self.counted}, at any epsilon'}"
 
     @property
     def sentence(self) -> str:
@@ -95,7 +95,7 @@ class Needed:
             ways.append(f"{self._enough:,.0f} {self.counted} ({parties})")
         if self.epsilon is not None:
             ways.append(f"epsilon {bound_text(self.epsilon)} with the {self.counted} planned")
-        nothing = f"more than any number of {self.counted} or epsilon"
+        nothing = f"more than any number of {self.counted}, at any epsilon"
         spreads = " and ".join(f"{spread:.3g} of {name}" for name, spread in self.assumed.items())
         typical = f"; assumes a standard deviation of {spreads}" if spreads else ""
         return f"{self.statistic}: {goal}{of} needs {', or '.join(ways) if ways else nothing}{typical}"

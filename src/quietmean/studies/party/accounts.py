@@ -269,7 +269,7 @@ class Accounts:
             if checked
             else "not checked: nothing proves it"
         )
-        return f"account {opening.name!r} for new people beside {self.account!r} ({how})"
+        return f"account {opening.name!r}, for people who are not in {self.account!r} ({how})"
 
     def require_one(self, charged: str) -> None:
         """Require one account, for a policy that wants nobody in two.

@@ -108,7 +108,7 @@ class FirstScreen:
 
 
 def _together(facts: tuple[ShortFact, ...]) -> tuple[ShortFact, ...]:
-    """The same sentences under fewer words where there are too many: those of a kind stand together."""
+    """Put the sentences of a kind under one word where there are too many."""
     texts = {fact.key: fact.text for fact in facts}
     for key, other in _OF_A_KIND:
         if len(texts) > _MOST and key in texts and other in texts:
