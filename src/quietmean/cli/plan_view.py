@@ -11,8 +11,7 @@ from rich.table import Table
 
 from quietmean.cli.console import out, whole_words
 from quietmean.cli.screens import WIDTH
-from quietmean.core.readable import bound_text, count_of, delta_shown, epsilon_shown, epsilon_text, error_text
-from quietmean.planning.influence import Checked
+from quietmean.core.readable import bound_text, count_of, delta_shown, epsilon_shown, epsilon_text, error_text, some_of
 
 # So many protocols in the first table, besides the trusted curator.
 _ROWS = 5
@@ -107,9 +106,8 @@ def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], 
     left = [row[0] for row in rows if row not in kept]
     liar = ""
     if (moved := answer.get("influence")) is not None and math.isfinite(largest := float(moved["largest"])):
-        beyond = "" if moved["checked"] in (Checked.EACH_RELEASE, Checked.EACH_CONTRIBUTION) else ", beyond its bounds"
-        liar = f"A liar can move the mean by up to {bound_text(largest)}{beyond}. "
-    yield f"{liar}{f'{len(left)} more' if left else 'More'}: --details"
+        liar = f"One liar can move the mean by up to {bound_text(largest)}. "
+    yield f"{liar}{f'Also {some_of(left, 4)}' if left else 'More'}: --details"
     yield "With your data: quietmean plan --study study.toml --records 5000 --width 2"
 
 
