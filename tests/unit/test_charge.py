@@ -207,7 +207,7 @@ def test_groups() -> None:
     assert group.mu >= Fraction(4) * Fraction(0.1)
     assert group.mu == pytest.approx(0.4, rel=1e-12)
     assert group.tv == 1e-12
-    refused("about one change, not about 4", Charge(0.1, 1e-9).of_group, 4)
+    refused("known for one change, not for 4 at once", Charge(0.1, 1e-9).of_group, 4)
 
 
 def test_impossible_charges() -> None:

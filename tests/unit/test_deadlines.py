@@ -42,7 +42,7 @@ def study(**changed: Any) -> StudyTerms:
         ({"transport": "connections"}, "has deadlines and its parties connect"),
         ({"round_timeout": 60.0}, "round_timeout has no effect in a study through a folder"),
         ({"start_timeout": 60.0}, "start_timeout has no effect"),
-        ({"start_by": "2099-02-27T12:00:00Z"}, "Give one 2.29 days or more after start_by, as up to 10 attempts"),
+        ({"start_by": "2099-02-27T12:00:00Z"}, "Give a first deadline 2.29 days or more after start_by. Up to 10 attempts"),
         ({"deadlines": {"first": FIRST, "interval": 7199.0, "poll": 3600.0}}, "Give an interval of 2 polls or more"),
         ({"deadlines": {"first": FIRST, "interval": 7200.0, "poll": 1.0}}, "deadlines.poll must be at least 2"),
         ({"deadlines": {"first": FIRST, "interval": 1e9, "poll": 3600.0}}, "deadlines.interval"),

@@ -149,7 +149,7 @@ def test_as_many_as_the_policy_wants(join: list[str], capsys: pytest.CaptureFixt
     write_policy(approvers=[key("anna"), key("ben")], approvals=2)
     anna, ben = sign(capsys), sign(capsys, "ben", "ben.approval")
     assert "2 of the approvers" in said([*join, *anna], capsys)
-    assert "a second one by" in said([*join, *anna, *sign(capsys, out="again.approval")], capsys)
+    assert "is a second approval by" in said([*join, *anna, *sign(capsys, out="again.approval")], capsys)
     assert gets_through([*join, *anna, *ben], capsys)
     write_policy(approvers=[key("anna")], approvals=2)
     assert "wants 2 approvals of fewer approvers" in said(join, capsys)
