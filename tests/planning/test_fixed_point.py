@@ -103,7 +103,7 @@ def test_files_of_before_keep_their_float64_noise() -> None:
     assert not old.whole
     assert old.injection == "incremental"
     assert any(
-        "in real arithmetic" in note.text
+        "rounding to float64 is not counted" in note.text
         for note in Execution(old, old.draw_schedule(4, insecure_seed(1)), ExecutionTrace.everyone(3, 4), 1.0, np.ones(4))
         .privacy(1e-6)
         .terms.conversion.notes
