@@ -216,7 +216,13 @@ class _Hasty(PushSumParty):
         return Step(step.state, (louder,))
 
 
-@pytest.mark.parametrize(("build", "words"), [(_Talkative, "declared transcript does not have"), (_Hasty, "transcript says")])
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (_Talkative, "declared transcript does not have"),
+        (_Hasty, "holds 0.571429 of the target's value, the protocol declares 0.0714286"),
+    ],
+)
 def test_machines_that_send_something_else_are_not_what_was_certified(build: type[PushSumParty], words: str) -> None:
     execution, _, _ = CASES["inca"]
     protocol, receiver = execution.protocol, execution.schedule.recipients(1, 3)[0]

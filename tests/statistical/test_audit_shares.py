@@ -132,7 +132,7 @@ def test_machines_that_deal_something_else_are_not_what_was_certified() -> None:
     def machine(party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
         return stretched(execution, value, clip=1.0).machine(party, 2 * value, noise)
 
-    with pytest.raises(ProtocolFailure, match="reads 2 of the target's change"):
+    with pytest.raises(ProtocolFailure, match="see 2 of the target's change, and the protocol declares 1"):
         attack(execution, target, Adversary.collusion(corrupt), trials=1000, machine=machine)
 
 

@@ -356,7 +356,7 @@ def test_a_bad_vector_from_a_party_is_refused(tmp_path: Path, caplog: pytest.Log
             await asyncio.sleep(0.05)
 
     (line,) = run_with_guest(study, caplog, guest)
-    assert line == "refused party-1: a vector with an entry that is not finite"
+    assert line == "refused party-1: it sent a vector with an entry that is not finite"
 
 
 def test_nobody_can_be_past_what_has_not_begun(tmp_path: Path) -> None:

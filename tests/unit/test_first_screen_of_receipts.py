@@ -81,8 +81,8 @@ def test_a_receipt_that_states_less_than_it_shows_is_not_ok(shown: Shown) -> Non
     honest = text(shown(LOCAL, 1, certify=target, result={"epsilon": epsilon, "delta": 1e-6}))
     forged = text(shown(LOCAL, 1, certify=target, result={"epsilon": epsilon * 0.9, "delta": 1e-6}))
     assert "NO " not in honest
-    assert "OK The receipt states epsilon" in honest
-    assert "NO The receipt states epsilon" in forged
+    assert "OK The receipt states realised epsilon" in honest
+    assert "NO The receipt states realised epsilon" in forged
     # Of another adversary, or another delta, it states nothing.
     for options in (("--colluding", "2"), ("--delta", "1e-4")):
         assert "states epsilon" not in text(shown(LOCAL, 1, *options, certify=target, result={"epsilon": 0.1, "delta": 1e-6}))

@@ -147,13 +147,13 @@ class ReceiptScreen:
         if not isinstance(stated, int | float) or result.get("delta") != self.analysis.delta:
             return
         if not _above(found, stated):
-            yield f"{OK}The receipt states epsilon {epsilon_shown(stated)}, which is no less."
+            yield f"{OK}The receipt states realised epsilon {epsilon_shown(stated)}, which is no less."
             return
         least = self.certificate.exhaustive or self.document["numbers"] == EXACT or _above(self.certificate.at_least, stated)
         yield (
-            f"{NO}The receipt states epsilon {epsilon_shown(stated)}, which is less than what it shows."
+            f"{NO}The receipt states realised epsilon {epsilon_shown(stated)}, which is less than what it shows."
             if least and self.certificate.found is None
-            else f"{BELOW}The receipt states epsilon {epsilon_shown(stated)}. The bound here is not as close."
+            else f"{BELOW}The receipt states realised epsilon {epsilon_shown(stated)}. The bound here is not as close."
         )
 
     @property
