@@ -20,6 +20,8 @@ _MOST_NAMED = 3
 # What may show more, also where records lack a value.
 ASK_FOR_MORE = "Ask for a larger epsilon or more records"
 TOO_FEW_COMPLETE = f"the complete records are too few for the noise. {ASK_FOR_MORE}"
+COVARIATES_HIDDEN = f"the noise hides all covariates. {ASK_FOR_MORE}"
+DEPENDENT = "a covariate is the same for all records, or a sum of others. Leave one out"
 # Codes of flags: not all records of an answer count alike; nothing that was released tells a term, whatever the noise.
 IN_PART, NOT_TOLD = "in-part", "not-told"
 

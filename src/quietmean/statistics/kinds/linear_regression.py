@@ -16,7 +16,8 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression, moments_of, moved_products
 from quietmean.statistics.delta_method import SmoothTerm, levels_stay
 from quietmean.statistics.estimate import (
-    ASK_FOR_MORE,
+    COVARIATES_HIDDEN,
+    DEPENDENT,
     NOT_IDENTIFIED,
     TOO_FEW_COMPLETE,
     Estimate,
@@ -115,7 +116,7 @@ class LinearRegression(Regression):
         if centred is None or centred.records <= len(terms):
             return _unknown(terms, TOO_FEW_COMPLETE)
         if not levels.covariates:
-            return levels.completed(_unknown(terms, f"the noise hides all covariates. {ASK_FOR_MORE}"), terms)
+            return levels.completed(_unknown(terms, COVARIATES_HIDDEN), terms)
         kept = (INTERCEPT, *(vertex.name for vertex in levels.covariates))
         moments = self._moments(columns)
         pair = PairMoments.of(released, moments, covariates[0], outcome) if moments.higher else None
@@ -140,7 +141,7 @@ def _fit(
     count = len(covariates)
     inverse, flags = inverse_of(centred, terms)
     if inverse is None:
-        return _unknown(terms, "a covariate is the same for all records, or a sum of others. Leave one out")
+        return _unknown(terms, DEPENDENT)
     pulled = any(flag.code == NOT_IDENTIFIED for flag in flags)
     cross = centred.covariance[:count, count]
     slopes = inverse @ cross

@@ -17,6 +17,8 @@ from quietmean.statistics.complete_records import CentredMoments, Regression
 from quietmean.statistics.delta_method import numerical_slopes
 from quietmean.statistics.estimate import (
     ASK_FOR_MORE,
+    COVARIATES_HIDDEN,
+    DEPENDENT,
     NOT_IDENTIFIED,
     SEPARATED,
     TOO_FEW_COMPLETE,
@@ -98,12 +100,10 @@ class LogisticRegression(Regression):
             return _unknown(terms, f"the outcome is nearly always the same, as far as the noise shows. {ASK_FOR_MORE}")
         all_terms = (*terms, AUC)
         if not levels.covariates:
-            return levels.completed(_unknown(terms, f"the noise hides all covariates. {ASK_FOR_MORE}"), all_terms)
+            return levels.completed(_unknown(terms, COVARIATES_HIDDEN), all_terms)
         inverse, flags = inverse_of(centred, (INTERCEPT, *(vertex.name for vertex in levels.covariates)))
         if inverse is None:
-            return levels.completed(
-                _unknown(terms, "a covariate is the same for all records, or a sum of others. Leave one out"), all_terms
-            )
+            return levels.completed(_unknown(terms, DEPENDENT), all_terms)
         flags += [
             *_separated(released, self._moments(columns), levels.covariates, self._sides(columns)[0]),
             Flag(ONE_SHOT, REASON),
