@@ -184,5 +184,5 @@ def test_percents_near_all_have_a_third_digit() -> None:
 def test_an_epsilon_of_any_size_is_never_understated(epsilon: float) -> None:
     """Of strangers' receipts, too: up to the largest float."""
     for text in (epsilon_text(epsilon), epsilon_shown(epsilon)):
-        assert float(text) >= epsilon * (1 - 1e-12) - 1e-9
+        assert value_of(text) >= epsilon * (1 - 1e-12) - 1e-9
         assert len(text) <= 25

@@ -21,8 +21,8 @@ _LEAST_P = 0.001
 _MOST_DECIMALS, _MOST_ROUNDED = 12, 15
 # Digits of a number without an error, and of a bound.
 _USUAL_DIGITS, _BOUND_DIGITS = 6, 3
-# From here on floats are whole numbers, and decimals say nothing.
-_WHOLE = 2.0**53
+# From here on decimals of an epsilon say nothing; from there on a number has more digits than people read.
+_LARGE, _HUGE = 1e3, 1e15
 _PLAIN = str.maketrans({"−": "-", "∞": "inf", "±": "+-"})
 
 
@@ -160,17 +160,18 @@ def bound_text(most: float | None) -> str:
     if most <= 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(most)) - _BOUND_DIGITS + 1)
-    return f"{math.ceil(most / unit * (1 - 1e-12)) * unit:.{_BOUND_DIGITS}g}"
+    rounded = math.ceil(most / unit * (1 - 1e-12)) * unit
+    return f"{rounded:,.0f}" if _LARGE <= rounded < _HUGE else f"{rounded:.{_BOUND_DIGITS}g}"
 
 
 def _endless_or_rounded(epsilon: float) -> str:
-    """An epsilon too large for decimals, which strangers may write: "inf", or few digits rounded up."""
+    """An epsilon too large for decimals: "inf", or few digits rounded up."""
     return "inf" if math.isinf(epsilon) else bound_text(epsilon)
 
 
 def epsilon_text(epsilon: float) -> str:
     """Rounded up: privacy is never overstated."""
-    if epsilon >= _WHOLE:
+    if epsilon >= _LARGE:
         return _endless_or_rounded(epsilon)
     return f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
@@ -179,7 +180,7 @@ def epsilon_shown(epsilon: float) -> str:
     """An epsilon on a first screen: two decimals, below 0.1 two significant digits, rounded up as :func:`epsilon_text`."""
     if epsilon <= 0:
         return "0"
-    if epsilon >= _WHOLE:
+    if epsilon >= _LARGE:
         return _endless_or_rounded(epsilon)
     decimals = min(max(2, 1 - math.floor(math.log10(epsilon))), _MOST_DECIMALS)
     unit = 10.0**decimals
