@@ -64,11 +64,11 @@ class AskedTarget(PromiseOptions):
     responding
         Instead of dropouts: how many parties are expected to stay.
     sensitivity
-        By how much (L2 norm) a party's value changes when one protected unit is replaced. Default 1.
+        By how much at most (L2 norm) a party's value changes when one protected unit is replaced. Default 1.
     domain
         Instead of sensitivity: where values lie. unit-ball: L2 norm at most 1, which gives sensitivity 2.
     convention
-        Sensitivity of a domain: replacement, or table-ii (half of it, to reproduce that table of the CorDP-DME paper only).
+        How the sensitivity follows from a domain. For Table II of the CorDP-DME paper only: table-ii. Default: replacement.
     unit
         What is protected: one record, all rows of one person, or all records of a party. Default party.
     """
@@ -141,7 +141,7 @@ class SearchOptions:
     max_messages
         How many messages a party may send on average, before the result is shared.
     calibration
-        exact; or, to compare with the IncA paper, exact-view or paper (epsilon < 1 only).
+        How the noise is computed. To compare with the IncA paper only: exact-view, or paper (epsilon below 1). Default: exact.
     trials
         Simulated runs that must all pass the check before a release. If 299 pass, the chance of no result is at most 1 %; if 59
         pass, at most 5 %. Default: what takes a few seconds; none for more than 500 coalitions.
@@ -232,7 +232,8 @@ def plan_command(
         raise InputError("a committee has a protocol of its own. Leave --protocol out, or --committee.")
     if wanted.convention == SensitivityConvention.TABLE_II:
         err.print(
-            "quietmean: convention table-ii protects replacement in the ball less than stated: to reproduce that table only"
+            "quietmean: with convention table-ii the real epsilon is larger than the stated one. Use it to reproduce that table "
+            "only."
         )
     with progress("calibrating"):
         answer, best = _answer(target, wanted, options.chosen(), search, committee)

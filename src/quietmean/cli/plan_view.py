@@ -104,10 +104,7 @@ def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], 
     above = [name for name in (row[0] for row in kept) if promised.get(name, 0.0) > limit]
     yield from (f"! {name} guarantees epsilon {epsilon_shown(promised[name])} only" for name in above)
     left = [row[0] for row in rows if row not in kept]
-    liar = ""
-    if (moved := answer.get("influence")) is not None and math.isfinite(largest := float(moved["largest"])):
-        liar = f"One liar can move the mean by up to {bound_text(largest)}. "
-    yield f"{liar}{f'Also {some_of(left, 4)}' if left else 'More'}: --details"
+    yield f"{f'Also {some_of(left, 4)}' if left else 'More'}: --details"
     yield "With your data: quietmean plan --study study.toml --records 5000 --width 2"
 
 
@@ -138,8 +135,8 @@ def show_all(answer: dict[str, Any]) -> None:
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
     if (moved := answer.get("influence")) is not None:
         out.print(
-            f"one party can move each number of the mean by at most {bound_text(float(moved['largest']))}, if all have the same "
-            f"weight; held against the bounds: {moved['checked']}",
+            f"a party that lies can move each number of the mean by at most {bound_text(float(moved['largest']))}, in the units "
+            f"of its domain and if all have the same weight; held against the bounds: {moved['checked']}",
         )
         for sentence in moved.get("unnoticed", ()):
             out.print(sentence)
