@@ -310,7 +310,7 @@ def _depends_on_spread(term: Expected) -> bool:
 def _half(pair: tuple[float, float]) -> str:
     low, high = (f"{end / 2:.2g}" for end in pair)
     half = low if low == high else f"{low} to {high}"
-    return for_terminal(either_side(half))
+    return either_side(half)
 
 
 def _range(pair: tuple[float, float]) -> str:

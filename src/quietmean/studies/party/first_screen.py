@@ -15,6 +15,7 @@ from quietmean.core.readable import (
     chained,
     epsilon_shown,
     facts_that_hold,
+    for_terminal,
     indented,
     marked,
     percent_text,
@@ -320,7 +321,7 @@ def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
         facts.append(ShortFact("starts", f"by {in_words(agreed.study.start_by)}{fewest}"))
     facts.append(ShortFact("shown", _shown(agreed, own)))
     if expected := own.expected or agreed.expected_shortly():
-        facts.append(ShortFact("expected", "; ".join(expected)))
+        facts.append(ShortFact("expected", for_terminal("; ".join(expected))))
     return facts
 
 
