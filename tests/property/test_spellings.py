@@ -223,7 +223,7 @@ def test_dates(reader: str, tmp_path: Path) -> None:
     assert how_many(told, " of these may be two dates") == by_setting
     assert how_many(told, " cells hold no date") == by_setting + sum(text in found for text in NO_DATES)
     frame = READERS[reader] is WRITERS.get(reader) and not isinstance(READERS[reader](tmp_path, {"a": ["b"]}), str | Path)
-    remedy = "make dates of its cells in the data frame" if frame else "#dates= says which is meant"
+    remedy = "Make dates of its cells in the data frame" if frame else "#dates=day-first"
     assert any(remedy in one for one in told)
     if frame:
         return

@@ -62,7 +62,7 @@ class Blocks(Mixture):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.joint and (self.products or not 2 <= self.groups <= MOST_JOINT):
-            raise InputError(f"joint takes 2 to {MOST_JOINT} groups, and no products. Leave joint out.")
+            raise InputError(f"joint is for 2 to {MOST_JOINT} groups without products. Leave joint out.")
 
     @property
     def _joined(self) -> JointGroups:
@@ -94,9 +94,7 @@ class Blocks(Mixture):
     @property
     def text(self) -> str:
         where = "" if self.groups == 1 else f" in one of {self.groups} groups"
-        return (
-            f"a value that may be missing{where}, with its powers up to the fourth, half of its bounds scaled to {self.scale:g}"
-        )
+        return f"powers 1 to 4 of a value, and whether it is missing{where} (half the width of its bounds is {self.scale:g})"
 
     @property
     def coordinate_bounds(self) -> tuple[Vector, Vector]:

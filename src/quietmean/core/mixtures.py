@@ -75,7 +75,7 @@ class Simplex(Mixture):
 
     @property
     def text(self) -> str:
-        return f"{self.size} cells of a table, none below 0 and together {self.scale:g} at most"
+        return f"{self.size} cells of a table, each at least 0 and together at most {self.scale:g}"
 
     @property
     def low(self) -> float:
@@ -132,7 +132,7 @@ class Prefixes(Mixture):
     @property
     def text(self) -> str:
         where = "" if self.groups == 1 else f" in {self.groups} groups"
-        return f"{self.size} ordered cells of a table{where}, encoded for sums from the first on, times {self.scale:g}"
+        return f"{self.size} ordered cells of a table{where}, encoded as running totals, times {self.scale:g}"
 
     def holds(self, vector: Vector, scale: float) -> bool:
         cells = self._through(vector / (scale * self.scale), prefix_inverse(self.cells))
@@ -188,7 +188,7 @@ class Products(BoundedCoordinates):
 
     @property
     def text(self) -> str:
-        return f"{self.size} products of columns that records are encoded as, {self.largest:g} at most"
+        return f"{self.size} products of columns, each from {-self.largest:g} to {self.largest:g}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -212,7 +212,7 @@ class Sums(BoundedCoordinates):
 
     @property
     def text(self) -> str:
-        return f"{self.size} coordinates of a sum over any number of records of L2 norm at most {self.diameter:g}"
+        return f"{self.size} sums over any number of records, each of L2 norm at most {self.diameter:g}"
 
 
 def into_simplex(vector: Vector, total: float) -> None:

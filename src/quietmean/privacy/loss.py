@@ -239,7 +239,11 @@ class RealArithmetic(LossConversion):
 
     def __init__(self, exposed: bool = False) -> None:
         """``exposed``: single messages are a value plus noise, of which low bits are known to tell two values apart."""
-        low_bits = f" Low bits can give a value away: no delta below {FLOAT64_DELTA:g} a column is claimed." if exposed else ""
+        low_bits = (
+            f" The last digits of a number can give a value away, so no delta below {FLOAT64_DELTA:g} per column is claimed."
+            if exposed
+            else ""
+        )
         numbers = (
             "The noise is Gaussian, and the same for each number. The figures are for exact arithmetic: rounding to float64 is "
             "not counted."

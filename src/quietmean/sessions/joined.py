@@ -240,8 +240,8 @@ class JoinedSession:
         inside = end.execution.contributors().tolist()
         if sum(inside) < part.least:
             raise ProtocolFailure(
-                f"round {end.number} has no mean. It counts {sum(inside)} parties and needs {part.least}, so that no "
-                "two means can be made. What it cost is in the ledger."
+                f"round {end.number} has no mean: it counts {sum(inside)} parties, and needs {part.least}. What it cost is in "
+                f"the ledger. Begin the next round when {part.least} parties are there."
             )
         return RoundMean(
             end.number,

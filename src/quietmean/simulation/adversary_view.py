@@ -82,9 +82,8 @@ class OpenedView:
             return
         read = float((second - first).mean()) / opening.change
         if abs(read - opening.share) > _SAME_SHARE:
-            raise ProtocolFailure(
-                f"the certificate does not describe this build. Colluding parties see {read:.6g} of the target's change, and the "
-                f"protocol declares {opening.share:.6g}. Do not use this build."
+            raise _misdescribed(
+                f"Colluding parties see {read:.6g} of the target's change, and the protocol declares {opening.share:.6g}"
             )
 
     @property
@@ -212,9 +211,9 @@ class AdversaryView:
                 raise self._never_sent(int(row))
             share = float(seen[1][index][0] - seen[0][index][0]) / self.change
             if abs(share - shifts[index]) > _SAME * (1.0 + abs(shifts[index])) + self._rounding / self.change:
-                raise ProtocolFailure(
-                    f"the certificate does not describe this build. Round {round_} of party {party} holds {share:.6g}"
-                    f" of the target's value, the protocol declares {shifts[index]:.6g}."
+                raise _misdescribed(
+                    f"Round {round_} of party {party} holds {share:.6g} of the target's value, and the protocol declares "
+                    f"{shifts[index]:.6g}"
                 )
 
     @property
@@ -295,9 +294,8 @@ class AdversaryView:
             if index is not None:
                 take(index, vector)
             elif exposed and sender not in corrupt:
-                raise ProtocolFailure(
-                    f"the certificate does not describe this build. Party {sender} shows the adversary a message in "
-                    f"round {round_} that the declared transcript does not have."
+                raise _misdescribed(
+                    f"Party {sender} shows the adversary a message in round {round_} that the protocol does not declare"
                 )
 
         def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
@@ -333,3 +331,8 @@ def _arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:
     receivers = execution.schedule.neighbours[rounds, senders, slots]
     arrived = set(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
     return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
+
+
+def _misdescribed(found: str) -> ProtocolFailure:
+    """The failure of a build whose messages are not those that figures are of; ``found``: how they differ."""
+    return ProtocolFailure(f"the certificate does not describe this build. {found}. Do not use this build.")

@@ -100,12 +100,11 @@ class ColumnReader:
             words = words.replace("count", "counts")
         tell(f"{place}, column {self.column.name!r}: {count} {many} {words} ({self.strange.where(word)})")
         if self.unclear:
-            remedy = (
-                f"quietmean site data shows them, and {place}#{'dates' if self.column.since else 'decimal'}= says which is meant"
-            )
+            setting = "dates=day-first" if self.column.since else "decimal=comma"
+            remedy = f"See them with quietmean site data. Then say which is meant, for example {place}#{setting}."
             if self.location.is_frame:
-                remedy = f"make {'dates' if self.column.since else 'numbers'} of its cells in the data frame"
-            tell(f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}: {remedy}")
+                remedy = f"Make {'dates' if self.column.since else 'numbers'} of its cells in the data frame."
+            tell(f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}. {remedy}")
 
 
 def _held_by(cell: Any, numerals: Numerals) -> str:

@@ -217,7 +217,10 @@ class Policy:
 
     def _raise(self, broken: Sequence[str]) -> None:
         if broken:
-            raise InputError(f"this study is refused by {self.place}: {'; '.join(broken)}. Nothing has left this machine")
+            raise InputError(
+                f"this study breaks rules of {self.place}: {'; '.join(broken)}. Nothing has left this machine. Ask its "
+                "coordinator for other terms, or change the policy."
+            )
 
 
 # The name of a rule, and the sentence of who breaks it.
