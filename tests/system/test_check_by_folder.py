@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -76,6 +77,17 @@ def test_a_folder_that_cannot_be_used_is_said(
     said = capsys.readouterr()
     assert sentence in said.err
     assert "folder.invalid" not in said.err + said.out
+
+
+def test_the_first_screen_of_the_terms_says_until_when(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    del kind
+    said = []
+    for more in ([], ["--details"]):
+        main(["site", "contract", "study.sealed", "--key", "ada.key", *more])
+        said.append(" ".join(capsys.readouterr().out.split()))
+    first, terms = said
+    start, end = re.findall(r"until (\S+ \S+ UTC)", terms)
+    assert f"starts by {start}; ends by {end}" in first
 
 
 def test_a_folder_that_is_named_is_looked_at_without_a_policy(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,11 +99,14 @@ class Deadlines(BaseModel):
         ends = {name: datetime.fromtimestamp(end, UTC).isoformat() for name, end in self.timetable(plans)}
         return {"poll_seconds": self.poll, "ends": ends}
 
+    def last_end(self, plans: Iterable[Plan], rounds: int) -> datetime:
+        """When the last of ``rounds`` executions of a plan ends at the latest."""
+        return datetime.fromtimestamp(self.timetable(plans).last_end(rounds), UTC)
+
     def in_words(self, plans: Sequence[Plan], rounds: int) -> str:
         """Until when others are waited for, in ``rounds`` executions of a plan, in a sentence."""
-        table, each = self.timetable(plans), in_hours(self.interval)
-        start, end = (in_words(datetime.fromtimestamp(time, UTC)) for time in (table.first, table.last_end(rounds)))
-        steps = len(table.waits) - 1
+        start, end, each = in_words(self.first), in_words(self.last_end(plans, rounds)), in_hours(self.interval)
+        steps = len(self.timetable(plans).waits) - 1
         waits = f"for {count_of(steps, 'round')}" if rounds == 1 else f"for {rounds} rounds of {count_of(steps, 'step')}"
         return (
             f"for the start until {start}, then {waits}, each {each} longer, until {end} at the latest. Every party "

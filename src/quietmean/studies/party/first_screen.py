@@ -316,13 +316,23 @@ def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
     terms = _committee(agreed)
     if terms is not None and terms.verified:
         facts.append(ShortFact("proves", "that your numbers are within their bounds, not that they are true"))
-    if agreed.study.start_by is not None:
-        fewest = f", with {agreed.fewest} sites or more" if agreed.fewest < len(agreed.parties) else ""
-        facts.append(ShortFact("starts", f"by {in_words(agreed.study.start_by)}{fewest}"))
+    if when := _when(agreed):
+        facts.append(ShortFact("starts", when))
     facts.append(ShortFact("shown", _shown(agreed, own)))
     if expected := own.expected or agreed.expected_shortly():
         facts.append(ShortFact("expected", for_terminal("; ".join(expected))))
     return facts
+
+
+def _when(agreed: Agreement) -> str:
+    """Until when it starts, and through a folder ends; of a study of parties that connect at once, nothing."""
+    deadlines = agreed.study.deadlines
+    start = agreed.study.start_by or (deadlines.first if deadlines is not None else None)
+    if start is None:
+        return ""
+    fewest = f", with {agreed.fewest} sites or more" if agreed.fewest < len(agreed.parties) else ""
+    end = f"; ends by {in_words(deadlines.last_end(agreed.plans, agreed.rounds))}" if deadlines is not None else ""
+    return f"by {in_words(start)}{fewest}{end}"
 
 
 def _uses(agreed: Agreement, own: OwnData) -> str:
