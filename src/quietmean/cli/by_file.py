@@ -258,7 +258,8 @@ def send_command(
     if sent:
         lines = [f"Drop {drop} has it since {sent['received']}. Receipt: {sent['receipt']}"]
     else:
-        lines = [f"{path} is your contribution to study {sealed.terms.name!r}. It is not sent yet."]
+        to = "the members, unless it is in their folder" if has_committee(sealed.terms) else "whoever adds up"
+        lines = [f"{path} is your contribution to study {sealed.terms.name!r}. Send it to {to}."]
     print_lines([*lines, *rows(fact for fact in screen_of(contract).rows if fact.key in _SENT)])
     out.print(f"{'Digest':10}{handed.contribution.digest}")
     if account is not None:
