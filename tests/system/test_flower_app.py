@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.flower import FlowerAgreement
+from quietmean.flower import FlowerAgreement, Home
 from quietmean.flower.site import SITE
 from quietmean.ledger import Ledger
 from quietmean.sessions.receipt import certified
@@ -43,7 +43,8 @@ def made(tmp_path: Path, data: Vector) -> tuple[FlowerRun, FlowerAgreement, list
         np.save(home / "data.npy", data[party])
         budget = {"epsilon": 10.0, "delta": 1e-4, "ledger": f"{home}/ledger"}
         write_policy(home / "policy.toml", budget=budget, audit={"log": f"{home}/audit.jsonl"}, largest_epsilon=5.0)
-        (home / SITE).write_text(f'account = "own"\npolicy = "policy.toml"\naccept = "{agreement.digest}"\n')
+        accept = Home(home).contract.accept_digest
+        (home / SITE).write_text(f'account = "own"\npolicy = "policy.toml"\naccept = "{accept}"\n')
     python = flower_python()
     assert python is not None
     settings = f"agreement='{tmp_path}/agreement.json' out='{tmp_path}/means.json' quietmean-homes='{homes}'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from quietmean.sessions.receipt import certified
 from quietmean.studies.party import ChargedStudy
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support.flower_star import FIRST_NODE, Star, make_homes
+from support.pages import DOCS
 from support.site_policy import write_policy
 
 PARTIES, DIMENSION, ROUNDS = 5, 3, 2
@@ -110,6 +112,13 @@ def test_all_rounds_are_charged_before_anything_leaves_and_a_receipt_says_what_t
     assert "2 rounds" in capsys.readouterr().out
     # Of the others, who charge nothing, the receipt is there all the same.
     assert certified(json.loads((site.root / "1" / "receipt.json").read_bytes()))["rounds"]["begun"] == ROUNDS
+
+
+def test_the_page_writes_a_site_file_that_says_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    page = doctest.DocTestParser().get_doctest((DOCS / "models" / "flower.md").read_text("utf-8"), {}, "flower.md", None, None)
+    assert not doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(page, clear_globs=False).failed
+    client = StarParty(Home(page.globs["homes"][0]))
+    assert read_answer(client.answer(HELLO, lambda: np.zeros(100))).hello, capsys.readouterr().err
 
 
 REFUSED: dict[str, tuple[Callable[[Site], object], str]] = {
