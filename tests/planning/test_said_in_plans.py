@@ -174,7 +174,8 @@ def test_what_is_hopeless_is_refused_with_what_would_do() -> None:
     assert correlation.hopeless
     assert not mean.hopeless
     with pytest.raises(
-        InputError, match=r"correlation\(age, bmi, robust=false\) is hopeless: .* records or .* parties of this size or epsilon"
+        InputError,
+        match=r"correlation\(age, bmi, robust=false\): noise .*Enough would be .* records or .* parties of this size or eps",
     ) as told:
         forecast.require_hope()
     assert "mean" not in str(told.value)

@@ -124,7 +124,11 @@ def expected_finding(forecast: Forecast) -> Finding:
         return "; ".join(forecast.sentences())
 
     found = Finding.of("expected", look)
-    return replace(found, short=f"expected {some_of(forecast.lines(), 2)}") if found.passed else found
+    return (
+        replace(found, short=f"expected {some_of([line.removeprefix('! ') for line in forecast.lines()], 2)}")
+        if found.passed
+        else found
+    )
 
 
 def beside_this_clock(seconds: float, digits: int = 0) -> str:

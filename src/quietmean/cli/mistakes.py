@@ -44,12 +44,12 @@ _EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such 
 _FORMER = {
     "-v": "quietmean --version shows the version, and --log-file FILE keeps what happens",
     "--verbose": "--log-file FILE keeps what happens",
-    "--clip": "values outside their bounds are always clamped, leave it out",
+    "--clip": "Values outside their bounds are always clamped, leave it out",
     **dict.fromkeys(
         ("--column", "--bounds", "--levels", "--boolean", "--dates", "--statistic"),
-        'write a question, such as "mean(age in 0..110)" or "proportion(sex in {f, m})"',
+        'Write a question, such as "mean(age in 0..110)" or "proportion(sex in {f, m})"',
     ),
-    "--missing": 'what a missing value counts as is in the question, such as "mean(age in 0..110 [missing=centre])"',
+    "--missing": 'What a missing value counts as is in the question, such as "mean(age in 0..110 [missing=centre])"',
 }
 
 
@@ -84,18 +84,18 @@ def in_own_words(tokens: Sequence[str]) -> list[str]:
 
 def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Sequence[str]) -> str:
     """What is wrong with a line for ``command`` of the app, and what to do."""
-    listed = "quietmean --help --all lists the commands"
+    listed = "See quietmean --help --all."
     if command is not None:
         group = command.partition(" ")[0]
-        listed = f"quietmean {command} --help lists its options"
+        listed = f"See quietmean {command} --help."
         if group in GROUPS and command not in EXAMPLES:
-            listed = f"quietmean {group} --help lists its commands"
+            listed = f"See quietmean {group} --help."
     if misspelt := _misspelt(app, command, tokens, listed):
         return misspelt
     match error:
         case UnknownCommandError() if (before := _before_a_command(command, tokens)) is not None:
-            instead = _FORMER.get(before, "leave it out, or name the command first")
-            return f"{before} stands before a command: {instead}; {listed}"
+            instead = _FORMER.get(before, "Leave it out, or name the command first")
+            return f"{before} stands before a command. {instead}. {listed}"
         case UnknownCommandError() if command is not None:
             return _unknown_command(command, app, error)
         case UnknownOptionError():
@@ -105,11 +105,11 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
         case CoercionError() if error.argument is not None and error.token is not None:
             return _wrong_kind(_shown(error.argument), str(error.token.value), error.argument, str(error))
         case RepeatArgumentError():
-            return f"{error.token.keyword} stands twice in the line. Leave one of them out; {listed}."
+            return f"{error.token.keyword} stands twice in the line. Leave one of them out. {listed}"
         case UnusedCliTokensError():
             return _unused(str((error.unused_tokens or ("",))[0]), app, command, tokens, listed)
         case _:
-            return f"{str(error).rstrip('.')}: {listed}"
+            return f"{str(error).rstrip('.')}. {listed}"
 
 
 def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
@@ -118,7 +118,7 @@ def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
     if command in app:
         # A group with something else behind it than a command.
         wrong = str((error.unused_tokens or ("",))[0])
-        return f"{wrong} is not a command of {command}: quietmean {command} --help lists its commands"
+        return f"{wrong} is not a command of {command}. See quietmean {command} --help."
     where = group or "quietmean"
     named = [line for line in EXAMPLES if line.split()[-1] == word]
     if named and not group:
@@ -132,7 +132,7 @@ def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
     known = {line.split()[-1]: line for line in reversed(EXAMPLES)} | {name: name for name in app if not name.startswith("-")}
     own = {line.split()[-1]: line for line in EXAMPLES if group and line.startswith(f"{group} ")}
     near = _near(word, own) or _near(word, known) or _near(word, _MEANT, 0.8)
-    lists = f"quietmean {group} --help lists its commands" if group else "quietmean --help --all lists the commands"
+    lists = f"quietmean {group} --help lists its commands" if group else "See quietmean --help --all."
     return f"{word!r} is not a command of {where}{near}: {lists}"
 
 
@@ -233,25 +233,25 @@ def _unknown_option(error: UnknownOptionError, command: str | None, listed: str)
 def _no_option(name: str, names: Sequence[str], command: str | None, listed: str) -> str:
     meant = _FORMER.get(name, "")
     if "--with" in names and (of_protocol := with_option(name.lstrip("-"))):
-        said = f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE; quietmean help protocol NAME lists those."
-        return f"{said} {meant[:1].upper()}{meant[1:]}." if meant else said
+        said = f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE. See quietmean help protocol NAME."
+        return f"{said} {meant}." if meant else said
     if meant:
-        return f"{name} is not an option of {command or 'quietmean'}: {meant}; {listed}"
-    return f"{name} is not an option of {command or 'quietmean'}{_near(name, names)}: {listed}"
+        return f"{name} is not an option of {command or 'quietmean'}. {meant}. {listed}"
+    return f"{name} is not an option of {command or 'quietmean'}{_near(name, names)}. {listed}"
 
 
 def _missing(error: MissingArgumentError, command: str | None, listed: str) -> str:
     argument = error.argument
     if argument is None:
-        return f"{str(error).rstrip('.')}: {listed}"
+        return f"{str(error).rstrip('.')}. {listed}"
     name, count = _shown(argument), len(error.tokens_so_far or ())
     needed, _ = argument.token_count()
     if count or error.keyword is not None:
         values = "two values" if needed == 2 else "a value"
         has = f" and has {count}" if count else ""
         typed = argument.names[0]
-        return f"{typed} of {command} needs {values}{has}. Write {typed} {_form(argument, needed)}; {listed}."
-    example = f"Write for example {EXAMPLES[command]}" if command in EXAMPLES else f"See {listed}."
+        return f"{typed} of {command} needs {values}{has}. Write {typed} {_form(argument, needed)}. {listed}"
+    example = f"Write for example {EXAMPLES[command]}" if command in EXAMPLES else listed
     return f"{command} needs {name}. {example}"
 
 
@@ -273,7 +273,7 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
     kinds = _kinds(argument.hint)
     kind = next((kind for kind in _EXAMPLES if kind in kinds), None)
     if kind is None:
-        return f"{name} is {value!r}, which it cannot be: quietmean COMMAND --help says what it may be"
+        return f"{name} is {value!r}, which it cannot be. See quietmean COMMAND --help."
     hint = ""
     if kind is int:
         hint = " (two numbers with a blank between them?)" if _COMMA.fullmatch(value) else ""
@@ -289,7 +289,7 @@ def sentence_of_stray(error: StrayValue, app: App, command: str | None, tokens: 
     place = tokens.index(error.value) if error.value in tokens else 0
     if "(" in error.value or not any(token.startswith("--") for token in tokens[:place]):
         return str(error)
-    return _unused(error.value, app, command, tokens, f"quietmean {command} --help lists its options")
+    return _unused(error.value, app, command, tokens, f"See quietmean {command} --help.")
 
 
 def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
@@ -301,9 +301,9 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
             few = "one value" if len(placed) == 2 else "fewer values"
             return (
                 f"{command} takes {few} without an option, not {shlex.join(placed)}. Leave out what is too much, or put a name "
-                f"with blanks in quotation marks; {listed}"
+                f"with blanks in quotation marks. {listed}"
             )
-        return f"{value!r} is a value too many for {command}. Leave it out, or name the option that it is for; {listed}."
+        return f"{value!r} is a value too many for {command}. Leave it out, or name the option that it is for. {listed}"
     option, values = tokens[before], tokens[before + 1 : index + 1]
     arguments = {name: argument for argument in _arguments(app, tokens) for name in argument.names}
     own = arguments.get(option)
@@ -314,14 +314,14 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
         return f"{option} takes fewer values than {' '.join(values)}. Did you mean {meant}? {listed}"
     if own is not None and get_origin(_plain(own.hint)) is list and own.token_count()[0] == 1:
         repeated = " ".join(f"{option} {each}" for each in values)
-        return f"{value!r} stands behind {option}, which takes one value each time. Write {repeated}; {listed}"
+        return f"{value!r} stands behind {option}, which takes one value each time. Write {repeated}. {listed}"
     texts = own is not None and bool(_kinds(own.hint) & {str, Path})
     if own is not None and texts and own.token_count() == (1, False) and len(values) > 1:
         whole = f"write {option} {shlex.quote(' '.join(values))}"
-        return f"{value!r} stands behind {option}, which takes one value. Leave it out, or {whole}; {listed}"
+        return f"{value!r} stands behind {option}, which takes one value. Leave it out, or {whole}. {listed}"
     single = own is not None and get_origin(_plain(own.hint)) is not list
     few = {0: "no value", 1: "one value"}.get(own.token_count()[0], "fewer values") if own and single else "fewer values"
-    return f"{value!r} stands behind {option}, which takes {few}. Leave it out, or name the option that it is for; {listed}."
+    return f"{value!r} stands behind {option}, which takes {few}. Leave it out, or name the option that it is for. {listed}"
 
 
 def _may_be(option: str, argument: Argument, name: str, values: Sequence[str]) -> bool:

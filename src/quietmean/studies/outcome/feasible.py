@@ -222,8 +222,8 @@ class Forecast:
             ways.append(f"{_round_up(needed['parties_needed']):,.0f} parties of this size")
         if "epsilon_needed" in needed:
             ways.append(f"epsilon {bound_text(needed['epsilon_needed'])}")
-        would = f"; {' or '.join(ways)} would do" if ways else f"; no number of {self._counted} and no epsilon would help"
-        return f"{term.statistic.text} is hopeless: noise hides all that its bounds do not tell{would}"
+        would = f"Enough would be {' or '.join(ways)}" if ways else f"No number of {self._counted} and no epsilon would help"
+        return f"{term.statistic.text}: noise hides the answer. {would}"
 
     def _remedies(self, term: Expected) -> dict[str, float]:
         if not term.hopeless:
