@@ -201,9 +201,9 @@ def test_the_head_counts_the_first_answer_of_each_statistic_and_no_cells() -> No
     report = StudyReport.of_outcome("all", outcome, list("abcdef"), truth=truth_of(outcome), messages=1, bytes=1, seconds=1.0)
     page = words_of(render(report))
     assert len(report.terms) > 3 * len(EVERY_KIND)
-    assert re.search(rf"(All|\d+ of) {len(EVERY_KIND)} private first estimates lie within", page)
-    assert re.search(r"Noise (smaller|larger) than the sampling error in (all|\d+ of) \d+ first estimates", page)
-    assert all(int(number) <= len(EVERY_KIND) for number in re.findall(r"(?:of|in all) (\d+) first estimates", page))
+    assert re.search(rf"(Each|\d+) of {len(EVERY_KIND)} private first estimates lies? within", page)
+    assert re.search(r"Noise (smaller|larger) than the sampling error in (each|\d+) of \d+ first estimates", page)
+    assert all(int(number) <= len(EVERY_KIND) for number in re.findall(r"of (\d+) first estimates", page))
     assert "Quote that of the noise where these records are all that the question is about" in page
 
 

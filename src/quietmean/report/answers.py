@@ -96,7 +96,7 @@ def _complete(answer: Answer) -> list[str]:
 def _about_bins(answer: Answer) -> str:
     """What the interval of the noise is of where values were counted in bins."""
     if answer.estimates.resolution is not None:
-        return f"Both intervals contain what its bins leave open{_part_of_bins(answer.estimates)}."
+        return f"Both intervals include the uncertainty within its bins{_part_of_bins(answer.estimates)}."
     binned = "bins" in parameters_of(type(answer.statistic))
     if not binned or answer.statistic.name in _EXACT_IN_BINS:
         return ""

@@ -348,15 +348,14 @@ class OfficerPage:
         }
 
     def _refund(self, account: Account | None) -> str:
-        rule = "Refund rule: the a-priori figure is reserved before the first message leaves"
+        rule = "Refund rule: the guaranteed cost is reserved before the first message leaves"
         if account is not None and not account.gives_back:
             return f"{rule}, and this account never gives anything back."
         if not self.execution.refunds:
             return f"{rule}, and all of it stays charged: with this protocol and these numbers nothing is given back."
         return (
-            f"{rule}; afterwards the account is charged the realised cost if that is less. This is right only "
-            "if who took part did not depend on the values; an account made with --refund never keeps the "
-            "whole."
+            f"{rule}. Afterwards the account is charged the realised cost, if that is less. This is right only if who took part "
+            "did not depend on the values. An account made with the option '--refund never' always pays the guaranteed cost."
         )
 
     # --- who took part ---

@@ -111,7 +111,7 @@ def _how_sure(report: StudyReport) -> SummaryCard:
         return _sure(report, "The standard errors are those of the noise added for privacy.")
     if report.only_means:
         return _sure(report, f"The standard errors are those of the noise. Noise is {where_smaller(smaller, 'estimates')}.")
-    return many_estimates(smaller, "first estimates", "Each has its standard error and both intervals in the tables below.")
+    return many_estimates(smaller, "first estimates", "These are the first of each question; all stand in the tables below.")
 
 
 def _sure(report: StudyReport, note: str) -> SummaryCard:
@@ -254,11 +254,12 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
         return f"The {_adjective(report)}{nouns} of {len(first)} {estimated}, and how far privacy blurs them{about_noise}"
     worst = float(np.max(np.abs(estimate - truth)[blurred] / error[blurred]))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
-    which_numbers = f"{'All' if blurred.all() else f'{int(blurred.sum())} of'} {len(first)} {_adjective(report)}{nouns}"
+    which = "Each" if blurred.all() else f"{blurred.sum()}"
+    lie = "lies" if which in ("Each", "1") else "lie"
     errors = "standard error" if reach == "1" else "standard errors"
     if len(first) == 1:
         return f"The {_adjective(report)}{nouns.removesuffix('s')} lies within {reach} {errors} of the truth{about_noise}"
-    return f"{which_numbers} lie within {reach} {errors} of the truth{about_noise}"
+    return f"{which} of {len(first)} {_adjective(report)}{nouns} {lie} within {reach} {errors} of the truth{about_noise}"
 
 
 def _for_the_owner(report: StudyReport) -> OfficerPage:

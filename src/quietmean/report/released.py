@@ -94,9 +94,8 @@ def where_smaller(smaller: Sequence[bool], nouns: str) -> str:
     few, many = sum(smaller), len(smaller)
     if many == 1:
         return f"{'smaller' if few else 'larger'} than the sampling error in the {nouns.removesuffix('s')}"
-    if few in (0, many):
-        return f"{'smaller' if few else 'larger'} than the sampling error in all {many} {nouns}"
-    return f"smaller than the sampling error in {few} of {many} {nouns}"
+    which = {0: "each", many: "each"}.get(few, f"{few}")
+    return f"{'smaller' if few else 'larger'} than the sampling error in {which} of {many} {nouns}"
 
 
 def is_smaller(noise: float, both: float) -> bool:
