@@ -111,8 +111,8 @@ def test_an_attack_says_what_it_could_have_found(shown: Shown) -> None:
     assert max(map(len, lines)) <= 80
     assert text(lines).startswith("Attacked site 1 with what site 0 and site 3 saw, 500 runs of the real code")
     assert "OK  no contradiction (p = " in "\n".join(lines)
-    assert "500 runs find at most about epsilon" in text(lines)
-    assert "--trials 100000 looks closer" in text(lines)
+    assert "500 runs can show epsilon" in text(lines)
+    assert "With --trials 100000: " in text(lines)
     details = text(shown(LOCAL, 1, *common, "--details", what="attack"))
     assert "mu is at least" in details
     assert "95% confidence" in details

@@ -227,7 +227,7 @@ class StudyOptions:
         statistic's first interval this width.
     power
         With --study: the power that you want, such as 0.8. The answer says what gives each test this power at the 5 % level, if
-        the effects in the study's `expect` are true.
+        the effects that the study states under `expect` are true.
     """
 
     study: Path | None = None

@@ -144,7 +144,7 @@ class AdversaryOptions:
     observed
         JSON file with the intercepted messages: a list of [party, round].
     observe_fraction
-        Intercept each message with this probability instead.
+        Instead, count each message as intercepted with this probability.
     seed
         Seed of the interception; default 0.
     colluding
@@ -347,14 +347,14 @@ def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], 
         lines.append(f"{NO}The certificate promises nothing here, so nothing can contradict it.")
     else:
         lines.append(f"{OK}no contradiction ({p})")
-    about = f"{power.trials:,} runs find at most about epsilon {_short(power.epsilon_found)}"
-    noticed = "" if math.isinf(power.epsilon_noticed) else f", and notice a true one of {epsilon_shown(power.epsilon_noticed)}"
-    more = "" if math.isinf(closer.epsilon_noticed) else f", and a true one of {epsilon_shown(closer.epsilon_noticed)}"
-    lines += [
-        f"{BELOW}{about}{noticed}.",
-        f"{BELOW}--trials {closer.trials} looks closer: epsilon {_short(closer.epsilon_found)}{more}.",
-    ]
-    return lines
+    noticed = f" They notice a broken promise from epsilon {epsilon_shown(power.epsilon_noticed)} on."
+    more = f", and from {epsilon_shown(closer.epsilon_noticed)} on"
+    known = not math.isinf(power.epsilon_noticed)
+    text = (
+        f"{power.trials:,} runs can show epsilon {_short(power.epsilon_found)} at most.{noticed if known else ''} "
+        f"With --trials {closer.trials}: {_short(closer.epsilon_found)}{more if known else ''}."
+    )
+    return [*lines, f"{BELOW}{text}"]
 
 
 def _short(bound: float) -> str:

@@ -70,7 +70,7 @@ class TargetOptions(PromiseOptions):
     colluding
         How many parties may collude, that is share all that they see. Default one in ten, at least one.
     dropouts
-        Fraction of the parties expected to leave and not return. run stops that many processes, each in a random round.
+        Fraction of the parties expected to leave and not return. The command run stops that many, each in a random round.
     protocol
         The protocol; quietmean plan compares them. auto: packed-sharing where its conditions hold, else the protocol without a
         server that has the least predicted error. It is chosen once the parties are known.

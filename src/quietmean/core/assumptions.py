@@ -8,7 +8,6 @@ numbers are, and a certificate says who colludes.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -69,13 +68,14 @@ class Assumption:
     @property
     def group(self) -> str:
         """The heading of all that the same people must hold, in a list."""
-        who = re.split("[,:]", self.held_by)[0]
-        return "What the figures mean" if who == "Nobody" else f"{who} must see to this"
+        who = self.held_by.split(",")[0]
+        return who if who == _MEANING else f"{who} must see to this"
 
     def to_json(self) -> dict[str, str]:
         return {"key": str(self.key), "text": self.text}
 
 
+_MEANING = "What the figures mean"
 # Who must hold each: what people do comes first, then machines and programs, last what is a convention of the figures.
 _HELD_BY: Mapping[str, str] = {
     Key.NO_NOISE: "The coordinator",
@@ -94,15 +94,15 @@ _HELD_BY: Mapping[str, str] = {
     Key.LOGS: "Each party",
     Key.MACHINES: "Each party, on its machine",
     Key.CHANNELS: "Each party, on its machine",
-    Key.COMPUTING: "Nobody: no known attack does better",
+    Key.COMPUTING: _MEANING,
     Key.GENERATOR: "The program",
     Key.SAMPLER: "The program",
     Key.ROUNDING: "The program",
     Key.NUMBERS: "The program",
     Key.OVERFLOW: "The program",
-    Key.SILENT: "Nobody: it is how figures count",
-    Key.PUBLIC: "Nobody: it is not protected",
-    Key.NEIGHBOURS: "Nobody: it is what is promised",
+    Key.SILENT: _MEANING,
+    Key.PUBLIC: _MEANING,
+    Key.NEIGHBOURS: _MEANING,
 }
 
 

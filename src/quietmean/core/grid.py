@@ -241,7 +241,7 @@ class WholeNumbers(Numbers):
         """A deviation of noise in steps. Raises :class:`InputError` for noise that whole numbers cannot hold."""
         if sigma > LARGEST_UNITS * self.step:
             raise InputError(
-                f"noise of standard deviation {sigma:g} has no room on a grid of {self.step:g}. Choose a coarser one."
+                f"noise of standard deviation {sigma:g} is too large for a grid of step {self.step:g}. Choose a coarser grid."
             )
         return sigma / self.step
 

@@ -103,6 +103,8 @@ class Ball(Configured):
 
     @property
     def text(self) -> str:
+        if self.size == 1:
+            return f"{_coordinates(1)} from {self.low:g} to {self.high:g}"
         around = f" around {self.centre:g}" if self.centre else ""
         return f"{_coordinates(self.size)} of L2 norm at most {self.radius:g}{around}"
 

@@ -274,8 +274,8 @@ def bind(database: LedgerDatabase, study: str, content: bytes) -> None:
     """Remember the one thing that leaves for a study. Raises :class:`InputError` for another one, or if all was given back."""
     if was_given_back(database, study):
         raise InputError(
-            f"study {study} was given back in ledger {database.path}, since nothing of it would ever leave. Use the "
-            "party's own store, this is an older copy."
+            f"the charge of study {study} was given back in ledger {database.path}, because this party sent nothing. This store "
+            "is an older copy. Use the party's own store."
         )
     bound = _fact(database, f"bound {study}")
     if bound is not None and bound != content:

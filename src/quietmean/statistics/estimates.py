@@ -288,7 +288,7 @@ def _coarse(entries: Sequence[Estimate], noise_only: bool) -> tuple[Flag, ...]:
     if not terms:
         return ()
     text = (
-        f"{some_of(terms, 3)}: more than a quarter of the interval is what the bins leave open, as half as many of "
+        f"{some_of(terms, 3)}: more than a quarter of the interval is the uncertainty within the bins, as half as many of "
         "them show. It may hold too seldom. Choose more bins, or edges nearer together"
     )
     return (Flag("coarse-bins", text, tuple(terms)),)

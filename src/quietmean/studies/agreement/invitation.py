@@ -314,7 +314,7 @@ def _require_mailbox(raw: bytes, subject: str) -> None:
 def _require_x25519(raw: bytes, subject: str) -> None:
     """Raises :class:`InputError` for a key in another spelling, or one with which everybody would share the same secret."""
     if int.from_bytes(raw, "little") >= _X25519_PRIME:
-        raise InputError(f"{subject} is not in its one spelling. Ask for the entry again.")
+        raise InputError(f"{subject} is not written in its standard form. Ask for the entry again.")
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:

@@ -325,6 +325,6 @@ def checked_text(by: Mapping[str, Any]) -> str:
     """Say :attr:`Checks.by` in a sentence."""
     sums, needed, lies = (int(by[name]) for name in ("sums", "needed", "lies_excluded"))
     if not lies:
-        return f"unchecked: the result needs all {sums} sums of members that came, so nobody would notice a wrong one"
+        return f"unchecked: the result needs all {sums} sums that came, so nobody would notice a wrong one"
     wrong = "One wrong sum" if lies == 1 else f"Up to {lies} wrong sums"
     return f"checked: {sums} sums of members came, and {needed} are enough. {wrong} would have been noticed for certain"
