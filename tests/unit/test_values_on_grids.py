@@ -100,7 +100,7 @@ def test_certificates_say_what_numbers_they_are_about(name: str) -> None:
         execution = _execution(plan)
         assumptions = [one.text for one in execution.privacy(1e-6).against().assumptions]
         assert any(words in one for one in assumptions)
-        exposed = any("no delta below 0.06 a column" in one for one in assumptions)
+        exposed = any("no delta below 0.06 per column" in one for one in assumptions)
         assert exposed == (noise is not None and name in ("local-dp", "central-dp", "muffliato"))
 
 
