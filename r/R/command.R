@@ -57,7 +57,8 @@ environment_words <- c("current", LD_LIBRARY_PATH = "", NO_COLOR = "1", PYTHONUT
 in_words_of_r <- function(sentence) {
   said <- gsub(FRAME_FILE, "the data frame", sentence, fixed = TRUE)
   said <- sub(", and that the first row of the file holds the names of its columns", "", said, fixed = TRUE)
-  found <- gregexpr("(quietmean [a-z][^:;.,]*?)?--[a-z][a-z-]*", said, perl = TRUE)
+  # A line for the shell ends where its sentence or clause does; a file of it may have a stop in its name.
+  found <- gregexpr("quietmean [a-z]([^:;.,]|[:;.,](?! |$))*|--[a-z][a-z-]*", said, perl = TRUE)
   regmatches(said, found) <- lapply(regmatches(said, found), function(words) {
     option <- startsWith(words, "--")
     words[option] <- gsub("-", "_", substring(words[option], 3), fixed = TRUE)

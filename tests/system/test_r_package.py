@@ -75,16 +75,20 @@ def read(name: str, cell: str | None) -> str | float | None:
 
 
 def require_r() -> str:
-    needed = 'for (name in c("generics", "jsonlite", "processx")) loadNamespace(name)'
+    needed = 'for (name in c("generics", "ggplot2", "jsonlite", "processx")) loadNamespace(name)'
     if R is None or subprocess.run([R, "-e", needed], capture_output=True, check=False).returncode:
-        pytest.skip("R is not here, or its packages generics, jsonlite and processx: see make r")
+        pytest.skip("R is not here, or its packages generics, ggplot2, jsonlite and processx: see make r")
     return R
 
 
 @pytest.mark.slow
 def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
     program = require_r()
-    block = re.findall(r"```r\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
+    page = PAGE.read_text()
+    block = re.findall(r"```r\n(.*?)```", page, re.DOTALL)[0]
+    calls = re.findall(r"^\| `(.*\bresult\b.*?)` \|", page, re.MULTILINE)
+    assert len(calls) == 4
+    block += "\n".join(f"stopifnot(!is.null({call}))" for call in calls)
     (tmp_path / "page.R").write_text(LOADED.replace("COMMAND", COMMAND) + block.replace("library(quietmean)", ""))
     done = subprocess.run([program, "--vanilla", "page.R"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,11 @@ test_that("numbers are written so that they read as the same number", {
 test_that("a sentence names arguments, and keeps a line for the shell", {
   expect_equal(in_words_of_r("give --party-column NAME: quietmean run --help lists more"),
                "give party_column NAME: quietmean run --help lists more")
+  line <- "quietmean verify receipt /tmp/a.b/receipt.json --report PAGE.html --details"
+  for (end in c("", ". Give --seed 1", ", or give --seed 1")) {
+    expect_equal(in_words_of_r(paste0("no page was written: ", line, end)),
+                 paste0("no page was written: ", line, sub("--", "", end, fixed = TRUE)))
+  }
   expect_equal(in_words_of_r("a cell of data-frame.csv is -1"), "a cell of the data frame is -1")
 })
 
