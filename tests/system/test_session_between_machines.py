@@ -24,7 +24,7 @@ import pytest
 import quietmean as qm
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
-from quietmean.core.errors import NotStarted
+from quietmean.core.errors import InputError, NotStarted
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.learning import SharedModel
 from quietmean.ledger import Ledger
@@ -134,6 +134,8 @@ def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
     async def one(name: str) -> list[np.ndarray[Any, Any]]:
         found: list[np.ndarray[Any, Any]] = []
         async with part(name) as rounds:
+            with pytest.raises(InputError, match="entered already"):
+                await rounds.__aenter__()
             while not rounds.over:
                 mean = await rounds.mean(VECTORS[name])
                 assert mean.counted == NAMES
@@ -161,6 +163,10 @@ def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
         assert ("sealed" in document["origin"]["approval"]) == (way == "sealed")
         own = [one.event for one in verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries if one.party == name]
         assert own == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
+    ended = [receipt(name)["rounds"] for name in NAMES]
+    # Who calls it again finds all over, and counts no round twice.
+    assert together(one, NAMES) == [[]] * 3
+    assert [receipt(name)["rounds"] for name in NAMES] == ended
 
 
 def test_what_is_computed_after_a_round_holds_up_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,6 +209,12 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
         assert not Path(f"session-{name}.receipt.json").exists()
     entries = [entry for name in NAMES for entry in verify(AuditLog(data_of(name) / "audit.jsonl"), {}).entries]
     assert {entry.about["reason"] for entry in entries if entry.event == Event.ENDED} == {"interrupted, it can be continued"}
+    # One that enters its rounds once more.
+    Path("train.py").write_text("import quietmean as qm\nwith qm.joined() as rounds:\n    pass\n")
+    for process in [start(shown("join", name)) for name in NAMES]:
+        code, output, errors = ending(process)
+        assert code == 2, errors
+        assert "these rounds of a session are entered already. Use them without another with statement." in errors
     # Now one that ends by itself, early.
     Path("train.py").write_text("import sys\nimport quietmean as qm\nqm.joined()\nsys.exit()\n")
     for process in [start(shown("join", name)) for name in NAMES]:

@@ -109,13 +109,19 @@ class JoinedSession:
         self._ready = ready
         self._series = Series(ready.settings, ready.contract.rounds, ready.most)
         self._stack = contextlib.AsyncExitStack()
-        self._seen = 0
+        self._seen, self._entered = 0, False
         self._loop = LoopThread()
 
     def __repr__(self) -> str:
         study = self.contract.study
         spent = f"{self.begun} begun, epsilon {epsilon_text(self.epsilon)} of {study.epsilon:g} at delta {study.delta:g}"
         return f"{type(self).__name__}({study.name!r}, round {self.round} of {study.rounds}, {spent})"
+
+    def _enter(self) -> None:
+        """Raises :class:`InputError` the second time: these rounds run, or are over."""
+        if self._entered:
+            raise InputError("these rounds of a session are entered already. Use them without another with statement.")
+        self._entered = True
 
     async def _begin(self) -> None:
         ready = self._ready
@@ -277,6 +283,7 @@ class Rounds(JoinedSession):
     """The rounds of a session, as calls that block."""
 
     def __enter__(self) -> Self:
+        self._enter()
         try:
             wait_for(self._loop.start(self._begin()))
         except BaseException:
@@ -302,6 +309,7 @@ class AsyncRounds(JoinedSession):
     """The rounds of a session, as coroutines."""
 
     async def __aenter__(self) -> Self:
+        self._enter()
         try:
             await asyncio.wrap_future(self._loop.start(self._begin()))
         except BaseException:

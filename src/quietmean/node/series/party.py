@@ -60,13 +60,14 @@ class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ``current``: the last round that this party began, 0 before the first.
 
     ``begun``: how many it began; ``results``: of how many it has the mean. ``counted``: for each party, in how many of these
-    means its vector is, by place. ``left``: this party begins no other round, ever.
+    means its vector is, by place; ``noted``: the last round that these count. ``left``: this party begins no other round, ever.
     """
 
     current: int = 0
     begun: int = 0
     results: int = 0
     counted: tuple[int, ...] = ()
+    noted: int = 0
     left: bool = False
 
     def dump(self) -> bytes:
@@ -233,10 +234,11 @@ class SeriesParty(Party):
     def note_end(self, result: NodeResult, sent: int) -> RoundEnd:
         """Counted on disk with the next round, or by anyone who finds the result in its store."""
         progress, end = self.progress, RoundEnd.of(self.number, result, sent, self.inside.plan)
-        if self._last is None or self._last.number != self.number:
+        if progress.noted < self.number:
             inside = end.execution.contributors()
             counted = tuple(before + bool(inside[party]) for party, before in enumerate(progress.counted))
-            self.progress = msgspec.structs.replace(progress, results=progress.results + 1, counted=counted)
+            results = progress.results + 1
+            self.progress = msgspec.structs.replace(progress, results=results, counted=counted, noted=self.number)
         # A long vector is in the store, and not in memory from this round to the next.
         long = result.total_vector.size > PIECE
         self._last = replace(end, result=replace(result, total_vector=np.zeros(0))) if long else end
