@@ -18,6 +18,7 @@ from jinja2.nodes import Call, CondExpr, Const, Node
 
 import quietmean.desk
 from quietmean.core.errors import InputError
+from quietmean.desk import Here
 from quietmean.desk.site_folder import SiteFolder, State, inbox
 from quietmean.desk.views import CODES, ENGLISH, Form, FormMistakes, language_of, preferred, templates
 from quietmean.node import Identity
@@ -25,7 +26,9 @@ from quietmean.node.monitor import NodeView
 from quietmean.report.pictures import pictures_of
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.party import OwnerApproval, Policy
+from support.desks import Pages
 from support.meeting import AGES, meet
+from support.site_policy import write_policy
 
 DESK = Path(quietmean.desk.__file__).parent
 FILLED_IN = re.compile(r"%\((\w+)\)s|%%|%(?!\()")
@@ -285,3 +288,27 @@ def test_parts_and_times_of_a_survival_curve_have_scales_of_their_own() -> None:
 def test_no_picture_of_nothing() -> None:
     assert pictures_of({}) == []
     assert pictures_of({"statistics": []}) == []
+
+
+@pytest.mark.parametrize("became", STATES)
+def test_a_yes_is_asked_for_and_data_are_read_until_the_part_begins(
+    became: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: dict[str, bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_policy()
+    (tmp_path / "all.sealed").write_bytes(sealed["all.sealed"])
+    (tmp_path / "wards.csv").write_text("age\n30\n300\n")
+    site, (state, ending) = SiteFolder(tmp_path, "south"), STATES[became]
+    agreed = site.sealed("all.sealed")
+    if ending == ".refused":
+        site.refuse("all.sealed", agreed)
+    elif ending:
+        made = receipt_of(agreed, "south") if ending == ".receipt.json" else status_of(agreed, "south", became)
+        (tmp_path / f"mine{ending}").write_bytes(approved(site, agreed) if ending == ".approval" else json.dumps(made).encode())
+    here = Here(owner_key=tmp_path / "owner.key", data="wards.csv", key=tmp_path / "south.key")
+    status, page = Pages(site, here).ask("/study/all.sealed")
+    waits = state not in (State.RUNNING, State.DONE)
+    assert status == 200
+    assert ("1 value counts as the nearest bound." in page, 'id="yes"' in page, 'name="do"' in page) == (waits,) * 3
+    # Who takes part can stop it; what has a result is over.
+    assert (">Refuse<" in page, 'href="/result/mine"' in page) == (became != "done", became == "done")

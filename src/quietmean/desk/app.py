@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.readable import phrase
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
-from quietmean.desk.site_folder import SiteFolder, convener_of, decide_by, inbox, is_member, part_name, words_of
+from quietmean.desk.site_folder import SiteFolder, asked_of, inbox, part_name, words_of
 from quietmean.desk.starting import Here, Starter, consent_options
 from quietmean.desk.views import (
     NO_ACCOUNT,
@@ -105,25 +105,30 @@ class Desk:
         """What a study's page shows, with what was ``typed`` and the ``mistakes`` in it, by the fields of the form."""
         sealed = self.site.sealed(name)
         contract, policy, answer = self.site.contract(sealed), Policy.load(self.here.policy), self.site.answer(sealed)
-        part, lines = part_name(name, self.site.party), contract.lines()
+        part, lines, study = part_name(name, self.site.party), contract.lines(), asked_of(self.site, name, sealed)
         signs, starts = self.here.owner_key is not None, self.here.starts(sealed.terms)
         signed = bool(policy.rules.approvers) and answer == "signed"
-        unread = self._read(name, sealed)
+        begun = study.has_begun or (self.starter is not None and self.starter.runs(part))
+        broken = self.site.verdict(contract, policy)
+        waits = not begun and not broken
+        # For a yes alone.
+        unread = self._read(name, sealed) if waits else ""
         asks = {
-            "sign": signs and not (signed and starts),
-            "start": starts and (signed or signs or not policy.rules.approvers),
+            "sign": waits and signs and not (signed and starts),
+            "start": waits and starts and (signed or signs or not policy.rules.approvers),
         }
         return {
             "name": name,
             "contract": contract,
             "terms": [line for line in lines if line[0] != ASSUMED],
             "assumptions": [text for about, text in lines if about == ASSUMED],
-            "short": in_short(contract, convener_of(sealed), decide_by(sealed.terms, member=is_member(sealed, self.site.party))),
+            "short": in_short(contract, study.convener, study.decide_by),
             "screen": (screen := self._screen(name, sealed, policy, typed or {})),
             "says": {row.key: row.text for row in screen.rows},
             "unread": unread,
             "accept": contract.accept_digest[:DIGITS],
-            "broken": self.site.verdict(contract, policy),
+            "broken": broken,
+            "begun": begun,
             "words": words_of(sealed.digest),
             "parties": to_compare(contract),
             "signs": signs,
@@ -136,7 +141,8 @@ class Desk:
             "answer": answer,
             "starts": starts,
             "account": account_name(self.here.data) if self.here.data is not None else "",
-            "running": self.site.node_of(sealed) or (part if self._started(part) else ""),
+            "result": study.result,
+            "running": study.part or (part if self._started(part) else ""),
             "typed": typed or {},
             "mistakes": mistakes or {},
         }

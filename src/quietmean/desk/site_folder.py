@@ -261,6 +261,11 @@ class AskedStudy:
     why: str = ""
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a yes would come too late: the part of this site runs, or has its end."""
+        return self.state in (State.RUNNING, State.DONE)
+
+    @property
     def link(self) -> tuple[str, str]:
         """The kind of page, and the name on it."""
         if self.state == State.DONE and self.result:
@@ -307,12 +312,12 @@ def part_name(study: str, party: str | None) -> str:
 
 def _asked(site: SiteFolder, name: str) -> AskedStudy:
     try:
-        return _known(site, name, site.sealed(name))
+        return asked_of(site, name, site.sealed(name))
     except InputError as error:
         return AskedStudy(name, State.UNREADABLE, why=str(error))
 
 
-def _known(site: SiteFolder, name: str, sealed: Sealed) -> AskedStudy:
+def asked_of(site: SiteFolder, name: str, sealed: Sealed) -> AskedStudy:
     """A study and where this site is in it. Raises :class:`InputError` for the status of a node that cannot be read."""
     last = decide_by(sealed.terms, member=is_member(sealed, site.party))
     result, part = site.result_of(sealed), site.node_of(sealed)
