@@ -200,7 +200,7 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
         raw = receipt_of_session(Sealed.load(tmp_path / "ages.sealed"), {"contract": "c" * 64})
         assert set(raw["rounds"]["counted"]) == set(PARTIES)
         (tmp_path / "found.receipt.json").write_text(json.dumps(raw))
-        shown = ["ages", "2 of 2 rounds began: epsilon", "at delta 1e-06 at most", "c" * 64]
+        shown = ["ages", "2 of 2 rounds began: epsilon", "at delta 1e-6 at most", "c" * 64]
         shown += [
             "quietmean verify receipt found.receipt.json",
             *(f"{party} {means}" for party, means in raw["rounds"]["counted"].items()),

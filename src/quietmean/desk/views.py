@@ -20,7 +20,7 @@ from quietmean.core.codec import convert
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT
-from quietmean.core.readable import Phrase, count_of, epsilon_text, facts_that_hold, phrase, plain
+from quietmean.core.readable import Phrase, count_of, delta_shown, epsilon_text, facts_that_hold, phrase, plain
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.protocols.mechanism import is_private
 from quietmean.report.pictures import drawn_twice, pictures_of
@@ -64,7 +64,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         "private": is_private(protocol),
         "unit": phrase(str(study.unit)),
         "epsilon": _bound(contract.epsilon_a_priori),
-        "delta": f"{target.delta:g}",
+        "delta": delta_shown(target.delta),
         "colluding": target.colluding,
         "parties": target.parties,
         "if_all_others": _bound(contract.everybody_else),
@@ -180,7 +180,7 @@ def _rounds(receipt: Mapping[str, Any]) -> list[ResultTable]:
     wrong = InputError("this receipt of a session is not as quietmean writes it. Ask its party for it again.")
     results = convert(_field(receipt, "rounds", "with_mean"), int, lambda reason: wrong)
     counted = convert(_field(receipt, "rounds", "counted"), dict[str, int], lambda reason: wrong)
-    rounds, delta = certificate["rounds"], f"{certificate['delta']:g}"
+    rounds, delta = certificate["rounds"], delta_shown(certificate["delta"])
     lines = [("agreed on", rounds["agreed"]), ("that began here", rounds["begun"]), ("with a mean", results)]
     cost = f"epsilon {epsilon_text(certificate['epsilon'])} at delta {delta} at most, for one {certificate['unit']}"
     notes = [
@@ -309,6 +309,7 @@ def templates(language: Language) -> Environment:
         "parts": lambda text: [text] if hasattr(text, "__html__") else [escape(part) for part in parts(shown(text))],
         "moment": lambda value: moment(value) if isinstance(value, str) else value,
         "plain": plain,
+        "delta_shown": delta_shown,
         "rounded_up": rounded_up,
         "rounded_down": rounded_down,
         "shown_lines": lambda text: Markup("\n").join(map(shown, text.splitlines())),
