@@ -285,6 +285,18 @@ def test_parts_and_times_of_a_survival_curve_have_scales_of_their_own() -> None:
     assert float(parts.ends[1]) <= 1 < float(times.ends[1])
 
 
+def test_what_noise_hides_beside_what_it_does_not_has_an_interval_and_no_point() -> None:
+    from quietmean.statistics.tidy import terms_of
+    from support.outcomes import finished
+
+    document = finished("histogram(x)", noise=1.0).to_json()
+    (picture,) = pictures_of(document)
+    hidden = [term.hidden for term in terms_of(document["statistics"][0])]
+    assert any(hidden)
+    assert [line.at is None for line in picture.lines] == hidden
+    assert all(line.thick and line.thin for line in picture.lines)
+
+
 def test_no_picture_of_nothing() -> None:
     assert pictures_of({}) == []
     assert pictures_of({"statistics": []}) == []

@@ -165,13 +165,20 @@ class Picture:
 
 
 def pictures_of(result: Mapping[str, Any]) -> list[Picture]:
-    """Draw each statistic of a receipt's result, by what can share a scale; none for tables of many terms."""
+    """Draw each statistic of a receipt's result, by what can share a scale; none for tables of many terms.
+
+    What the noise hides beside what it does not has its interval, and no point.
+    """
     documents = result.get("statistics")
     if not isinstance(documents, list):
         return []
-    shown = ([term for term in terms_of(document) if not term.hidden] for document in documents)
-    drawn = (picture_of(own) for terms in shown for own in by_unit(terms))
+    known = ([term for term in terms_of(document) if not term.hidden or _has_ends(term)] for document in documents)
+    drawn = (picture_of(own) for terms in known for own in by_unit(terms) if not all(term.hidden for term in own))
     return [picture for picture in drawn if picture is not None]
+
+
+def _has_ends(term: Term) -> bool:
+    return all(map(math.isfinite, (*term.noise, *term.population)))
 
 
 def by_unit(terms: Sequence[Term]) -> list[list[Term]]:
@@ -186,18 +193,20 @@ def picture_of(terms: Sequence[Term]) -> Picture | None:
     """Draw the terms of one statistic on one scale; None where there are too many, or nothing is known."""
     # Counts and what they are divided into are of different sizes.
     terms = [term for term in terms if not term.of_records] or terms
-    numbers = [end for term in terms for end in (term.estimate, *term.noise, *term.population) if math.isfinite(end)]
+    points = [math.nan if term.hidden else term.estimate for term in terms]
+    numbers = [end for term in terms for end in (*term.noise, *term.population) if math.isfinite(end)]
+    numbers += filter(math.isfinite, points)
     if not 0 < len(terms) <= _MOST_TERMS or not numbers or not min(numbers) < max(numbers):
         return None
     scale = Scale(min(numbers), max(numbers))
     lines = [
         Interval(
             term.label or term.term or term.name,
-            scale.place(term.estimate),
+            None if term.hidden else scale.place(point),
             scale.known(term.noise),
             scale.known(term.population),
         )
-        for term in terms
+        for term, point in zip(terms, points, strict=True)
     ]
     zero = scale.place(0.0) if scale.low < 0 < scale.high else None
     decimals = max(decimals_for((scale.high - scale.low) / _READABLE), 0)
