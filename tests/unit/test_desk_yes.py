@@ -134,7 +134,8 @@ def test_what_is_typed_says_that_nothing_is_promised_or_protected(asked: Asked, 
     for typed in ({}, *({"answer": other} for other in (*STUDIES, "Yes", "") if other != asked.answer)):
         if asked.answer != "yes":
             status, said = asked.says(**typed)
-            assert (status, "Type exactly the words" in said) == (400, True), typed
+            # Where it is wrong the keyboard is, too.
+            assert (status, "Type exactly the words" in said, "autofocus" in said) == (400, True, True), typed
     # Nor is a yes to something else than what is shown.
     other = replace(asked.contract, party=(asked.contract.party + 1) % len(NAMES)).accept_digest
     for digest in ("", asked.sealed.digest, other[:32], asked.contract.accept_digest[:31]):
