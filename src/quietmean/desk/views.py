@@ -50,10 +50,11 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
     ``epsilon``: at most, rounded up, and ``if_all_others``, if all others collude; None where nothing bounds it. ``members``: of
     the committee that opens the sum, of whom ``colluding`` may collude with all other contributors; 0 where there is none.
     Contributions come until ``contribute_by``, besides those of the ``others`` from so many who have ``vouchers``.
-    ``widths``: how wide the intervals will be, as the first screen has it; all that is expected stands in the terms.
+    ``widths``: how wide the intervals will be, as the first screen has it, "" where that is not known; the terms have all of it.
     """
     study, protocol, target = contract.study, contract.plan.protocol, contract.target
     committee = None if isinstance(study, SessionStudy) else study.committee
+    forecast = None if isinstance(contract, SessionContract) else contract.forecast
     return {
         "convener": convener,
         "asks": asked_in_words(contract),
@@ -69,7 +70,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         "parties": target.parties,
         "if_all_others": _bound(contract.everybody_else),
         "decide_by": decide_by,
-        "widths": "" if isinstance(contract, SessionContract) else "; ".join(contract.expected_shortly()),
+        "widths": "" if forecast is None else "; ".join(forecast.shortly()),
         "members": 0 if committee is None else committee.members,
         "contribute_by": None if committee is None else committee.contribute_by,
         "vouchers": 0 if committee is None else committee.vouchers or 0,
