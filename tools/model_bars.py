@@ -27,6 +27,7 @@ from page_parts import DOCS, row, said_once
 from quietmean.learning import GeneralizedLinearModel, LogisticRegression, ProportionalHazards
 from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.model import ModelByRounds
+from quietmean.learning.models.newton import EVERYBODY
 from quietmean.privacy import mu_of_budget
 from quietmean.sessions import RoundMean
 from quietmean.statistics import Column
@@ -145,7 +146,7 @@ def fitted(model: ModelByRounds, parts: list[Array], noise: float, rng: np.rando
             round=number + 1,
             mean=mean + noise * rng.standard_normal(newton.dimension),
             standard_error=noise,
-            execution=SimpleNamespace(counted_weight=lambda: float(records)),
+            execution=SimpleNamespace(counted_weight=lambda: float(records), parts=EVERYBODY),
         )
         newton.move(cast(RoundMean[Any], released))
     return model.fit_of(design, newton)

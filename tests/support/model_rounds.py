@@ -17,13 +17,19 @@ from quietmean.sessions import RoundMean
 Array = NDArray[np.float64]
 
 
-def moved(newton: Newton, rows: Sequence[DesignRows], noise: float = 0.0, rng: np.random.Generator | None = None) -> None:
-    """One round of all parties."""
+def moved(
+    newton: Newton,
+    rows: Sequence[DesignRows],
+    noise: float = 0.0,
+    rng: np.random.Generator | None = None,
+    counted: Sequence[float] = (1.0,),
+) -> None:
+    """One round of all parties, or of which as much is said to be ``counted``."""
     vectors = np.vstack([newton.vectors(one) for one in rows])
     mean = vectors.mean(axis=0)
     if rng is not None:
         mean = mean + noise * rng.standard_normal(len(mean))
-    execution = SimpleNamespace(counted_weight=lambda: float(len(vectors)))
+    execution = SimpleNamespace(counted_weight=lambda: float(len(vectors)), parts=np.array(counted))
     released = SimpleNamespace(round=newton.round + 1, mean=mean, standard_error=noise, execution=execution)
     newton.move(cast(RoundMean[Any], released))
 

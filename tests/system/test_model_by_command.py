@@ -140,7 +140,7 @@ def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], l
     whole = json.loads(ended["north"][1])["model"]["coefficients"]
     # Where the third comes back in the last round only, its records may move a term by more than its error: it is not printed.
     printed = {term: value for term, value in answers[0].items() if value is not None}
-    assert printed.keys() == pooled.keys() or (printed and whole["flags"] == ["not-settled"]), whole
+    assert printed.keys() == pooled.keys() or (printed and {*whole["flags"]} - {"changing-sites"} == {"not-settled"}), whole
     errors_by_term = whole["standard_error_population"]
     for term, value in printed.items():
         # Not all records are in the last round where the third was away: within sampling, too.

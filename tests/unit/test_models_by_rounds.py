@@ -537,6 +537,19 @@ def test_a_state_goes_on_from_its_file(tmp_path: Any) -> None:
     refused(re.escape("is not a file of this model"), other._newton(other._design_for(1)).load, tmp_path / "a.npz")
 
 
+@pytest.mark.parametrize("model", [glm("ill ~ age", rounds=6), least_squares()], ids=["newton", "least squares"])
+def test_a_party_in_a_part_of_the_averaged_rounds_is_named(model: GeneralizedLinearModel) -> None:
+    """Who is in all of them, in none, or away before they begin changes nothing of whom the answer is about."""
+    design, records = model._design_for(1), complete(patients(), *range(8))
+    for away, named in (((), ()), ((1,), ()), (range(1, 9), ()), ((model.rounds,), (3,)), ((model.rounds - 1,), (3,))):
+        newton, rng = model._newton(design), np.random.default_rng(1)
+        for number in range(1, model.rounds + 1):
+            moved(newton, [model._rows(design, records, 0)], 1e-3, rng, (1.0, 1.0, float(number not in away)))
+        assert newton.read > 1
+        flags = [flag.text for flag in model.fit_of(design, newton).coefficients.flags if flag.code == "changing-sites"]
+        assert [f"party {place} (weight " in text for text, place in zip(flags, named, strict=True)] == [True] * len(named)
+
+
 def test_rows_of_a_record_are_added_up() -> None:
     newton = Newton(glm("ill ~ age").family, 2, None, 1)
     twice = DesignRows(np.full((2, 2), 0.1), np.ones(2), np.zeros(2), np.zeros(2, dtype=np.intp), 1)

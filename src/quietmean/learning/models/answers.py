@@ -28,6 +28,8 @@ from quietmean.statistics.paired_columns import Sampling
 _PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0
 # A step of more standard errors, and of more deviations of noise, is not a last step.
 _SETTLED, _BY_NOISE = 1.0, 3.0
+# A part that is as near to none or all is that.
+_WHOLE = 1e-3
 # Outcomes differ at a level where that is more than so many deviations of the noise.
 _APART = 2.0
 # The part of records that were cut from which on the answer is another one; and what scores that are cut may do to a term, over
@@ -154,6 +156,17 @@ class Fit:
         )
         return [Flag("not-settled", f"{some_of(list(terms), 3)}: {text}", terms)] if terms else []
 
+    @property
+    def _changing(self) -> list[Flag]:
+        """About parties that are in some of the rounds that the answer is read from, and not in others."""
+        parts = self.newton.counted
+        places = np.flatnonzero((parts > _WHOLE) & (parts < 1 - _WHOLE)).tolist()
+        if not places:
+            return []
+        names = some_of([f"party {place + 1} (weight {parts[place]:.2f})" for place in places], 3)
+        text = "in a part of the averaged rounds. The answer is about sites that changed, and no sum corrects for how they differ"
+        return [Flag("changing-sites", f"{names}: {text}")]
+
     @cached_property
     def _drawn(self) -> frozenset[str]:
         """The terms that scores which are cut may have drawn away by more than an interval bears."""
@@ -244,6 +257,7 @@ class Fit:
             )
         flags += self._unsettled
         flags += self._separated
+        flags += self._changing
         error = newton.errors.cut
         terms = tuple(name for name in self.names if name in self._drawn and name not in self._without_interval)
         if terms:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.learning.models.families import Family
 from quietmean.learning.models.newton import (
+    EVERYBODY,
     LENGTHS,
     MOMENTS,
     ROUNDING,
@@ -164,7 +165,7 @@ class LeastSquares(Newton):
         shortened: Array = total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1.0)
         return shortened
 
-    def moved(self, number: int, mean: Array, noise: float, records: float) -> None:
+    def moved(self, number: int, mean: Array, noise: float, records: float, counted: Array = EVERYBODY) -> None:
         kind, scales, many = self.schedule[number - 1], self._scales(number), len(self._upper[0])
         self.noise, self.records = noise, records
         if kind == MOMENTS:
@@ -179,7 +180,7 @@ class LeastSquares(Newton):
             # Where z is round, the information is the identity, or less.
             self.coefficients = self.coefficients + mean[: self._size] * scales[0]
         else:
-            self._read_in(number, mean, noise, scales)
+            self._read_in(number, mean, noise, scales, counted)
         self.round = number
 
     def _begin(self, score: Array, information: Array, noise: float, scales: tuple[float, ...]) -> None:
@@ -224,7 +225,7 @@ class LeastSquares(Newton):
         most = np.maximum(edges - bounds[best], 0.0)
         return float(bounds[best]), max(float(shares @ most) + _SURE * error * float(np.linalg.norm(most)), 0.0)
 
-    def _read_in(self, number: int, mean: Array, noise: float, scales: tuple[float, ...]) -> None:
+    def _read_in(self, number: int, mean: Array, noise: float, scales: tuple[float, ...], counted: Array) -> None:
         """Take a round into the mean of those that are read, by its noise; one that is far from its answer begins anew."""
         size, many = self._size, len(self._upper[0])
         score, own = mean[:size] * scales[0], (self.clip / scales[0]) ** 2
@@ -240,6 +241,7 @@ class LeastSquares(Newton):
             ("score", score),
             ("cut", mean[-2] * scales[4]),
             ("side", mean[-1] * scales[4]),
+            ("counted", counted),
         ):
             last = getattr(self, name)
             setattr(self, name, last + part * (value - last) if weight else value)

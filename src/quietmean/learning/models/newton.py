@@ -39,10 +39,14 @@ _PRESENT, _CUT = 0.2, 0.2
 _FIRST_READ = 3
 # Scores of a settled place are twice the noise, squared, and longer than by so many deviations of that in one of hundreds.
 _UNSETTLED = 3.0
+# How much each party counts, where all count alike.
+EVERYBODY: Array = np.ones(1)
 # What a round releases.
 MOMENTS, LENGTHS, SCORES = "moments", "lengths", "scores"
+# How much each party counts, of as many as there are.
+_COUNTED = "counted"
 # What counts as the mean of all rounds that the answer is read of.
-_MEANS = ("place", "score", "information", "squares", "present", "cut", "records")
+_MEANS = ("place", "score", "information", "squares", "present", "cut", "records", _COUNTED)
 _COUNTS = ("round", "read")
 
 
@@ -90,6 +94,7 @@ class Newton:
         self.score, self.information, self.squares = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
         self.curvature = np.zeros((size, size))
         self.present, self.cut, self.noise, self.records = 0.0, 0.0, 0.0, 0.0
+        self.counted = np.zeros(1)
 
     @property
     def schedule(self) -> tuple[str, ...]:
@@ -154,12 +159,16 @@ class Newton:
 
     def move(self, mean: RoundMean[Any]) -> None:
         """Take over what a round released, as a step of Newton's."""
-        self.moved(mean.round, np.asarray(mean.mean, dtype=np.float64), mean.standard_error, mean.execution.counted_weight())
+        execution, released = mean.execution, np.asarray(mean.mean, dtype=np.float64)
+        self.moved(mean.round, released, mean.standard_error, execution.counted_weight(), execution.parts)
 
-    def moved(self, number: int, mean: Array, noise: float, records: float) -> None:
-        """Take the step by the mean of so many records in round ``number``, with so much noise in each coordinate."""
+    def moved(self, number: int, mean: Array, noise: float, records: float, counted: Array = EVERYBODY) -> None:
+        """Take the step by the mean of so many records in round ``number``, with so much noise in each coordinate.
+
+        ``counted``: how much of each party counts in that mean.
+        """
         begin = self.coefficients
-        score, information = self._take(number, mean, noise, records)
+        score, information = self._take(number, mean, noise, records, counted)
         if number == 1 and self._constant is not None and self._rounds > 1:
             moved, score, information = self._family.null(self._family.begin, self._constant, score, information)
             begin = moved * self._constant
@@ -178,7 +187,7 @@ class Newton:
             step = _solved(self.information, score, self.errors.information)
         self.step, self.coefficients = begin + step - self.place, begin + step
 
-    def _take(self, number: int, vector: Array, noise: float, records: float) -> tuple[Array, Array]:
+    def _take(self, number: int, vector: Array, noise: float, records: float, counted: Array) -> tuple[Array, Array]:
         """Take a round into the mean since the place is settled; the score and the information of this round alone."""
         size, many, scales = self._size, len(self._upper[0]), self._scales(number)
         score, information = vector[:size] * scales[0], self._matrix(vector[size : size + many]) * scales[1]
@@ -190,6 +199,7 @@ class Newton:
             "present": float(vector[-2]) * scales[3],
             "cut": float(vector[-1]) * scales[4],
             "records": records,
+            _COUNTED: counted,
         }
         settled = number >= self._first and self._settled(score, noise * scales[0])
         before = self.read if settled else 0
@@ -234,7 +244,7 @@ class Newton:
             read = unpacked(content, self._FIELDS)
         except ValueError:
             return None
-        alike = all(read[name].shape == np.shape(getattr(self, name)) for name in self._FIELDS)
+        alike = all(read[name].shape == np.shape(getattr(self, name)) for name in self._FIELDS if name != _COUNTED)
         return read if alike and all(np.isfinite(array).all() for array in read.values()) else None
 
 
