@@ -215,7 +215,7 @@ def model_bars() -> Found:
     import model_bar_cases as cases
     import model_bars as tool
 
-    for question in tool.QUESTIONS:
+    for question in (*tool.QUESTIONS, tool.LEAST_SQUARES):
         rng, model = np.random.default_rng(0), question.model(4.0)
         records, noise = [question.draw(rng, _RECORDS)], tool.noise_of(model, _RECORDS, 4.0)
         errors = np.asarray(tool.fitted(model, records, noise, rng, model.rounds).coefficients.population)

