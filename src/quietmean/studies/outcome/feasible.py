@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text
 from quietmean.planning.automatic import AUTO, Choice
@@ -23,6 +24,7 @@ from quietmean.protocols.mechanism import is_private, require_privacy
 from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Simulated, best_bins
 from quietmean.statistics.features.table import cut_evenly
 from quietmean.statistics.kinds.counts import Histogram
+from quietmean.statistics.kinds.linear_regression import LinearRegression
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.deadlines import require_ahead, require_alike
 from quietmean.studies.agreement.session_study import SessionStudy
@@ -38,6 +40,9 @@ _LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 100.0
 _ENOUGH_DIGITS = 1.01
 _STUDIES = 50
 _WORTH_SAYING = 0.02
+# Least squares by rounds, where it was measured: with so many records, epsilon and delta its error was at most so many times that
+# of pooled data, on so many of the data sets. The noise of both goes with the square root of the records, times the budget.
+_MEASURED, _BY_ROUNDS, _ON = (10_000, 1.0, 1e-6), 2.5, "8 of 11 data sets"
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,23 @@ class Forecast:
     def lost(self) -> list[str]:
         """The statistics whose first answers noise would hide, with what would do, a sentence each."""
         return [self._hopeless(term) for term in self.expected if term.hopeless]
+
+    @property
+    def by_rounds(self) -> list[str]:
+        """The linear regressions whose error is above what rounds had where they were measured, a sentence each with the call."""
+        target, (records, epsilon, delta) = self.plan.target, _MEASURED
+        if target.nats is not None or self.study.unit != PrivacyUnit.RECORD:
+            return []
+        if mu_of_budget(target.epsilon, target.delta) * math.sqrt(self.drawn) < mu_of_budget(epsilon, delta) * math.sqrt(records):
+            return []
+        return [
+            f"{term.statistic.text}: one release has more than {_BY_ROUNDS} times the error of pooled data. "
+            f"Rounds had less on {_ON}: "
+            f'quietmean.learning.GeneralizedLinearModel("{term.statistic.formula}", columns, family="gaussian", '
+            f"epsilon={target.epsilon:g}, delta={target.delta:g})"
+            for term in self.expected
+            if isinstance(term.statistic, LinearRegression) and (term.hopeless or math.hypot(1, term.ratio[0]) > _BY_ROUNDS)
+        ]
 
     def lines(self, needed: Sequence[Needed] = ()) -> list[str]:
         """Half the width of each statistic's interval at a typical spread, and beside it what is ``needed`` for another one."""

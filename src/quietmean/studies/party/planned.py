@@ -180,6 +180,7 @@ class PlannedStudy(TableFile):
             yield self.proposed
         if self._forecast is not None:
             yield from self._forecast.sentences()
+            yield from self._forecast.by_rounds
         yield from (remedy.sentence for remedy in self.needed)
         if self.influence is not None:
             yield f"one party can move {'; '.join(self.influence.sentences())}"
@@ -229,7 +230,7 @@ class PlannedStudy(TableFile):
         if self._forecast is None:
             return ["How wide the intervals will be is not known. Give records, how many all parties have together."]
         about = [ABOUT_THESE] if self.study.workload.these_records else []
-        return [*about, *self._forecast.lost, *(remedy.sentence for remedy in self.needed)]
+        return [*about, *self._forecast.lost, *self._forecast.by_rounds, *(remedy.sentence for remedy in self.needed)]
 
 
 def _row(expected: Expected) -> dict[str, Any]:
