@@ -212,7 +212,7 @@ def test_what_the_readme_shows_names_the_figure_of_before_first() -> None:
     guaranteed = re.search(r"^ +Privacy +epsilon [\d.]+ \(delta [^)]+\) per \w+, guaranteed, against ", shown, re.MULTILINE)
     assert guaranteed is not None
     assert not re.search(r"epsilon \d|realised", shown[: guaranteed.start()])
-    assert "`--details` shows all assumptions" in shown[guaranteed.end() :]
+    assert "`--details` shows what is assumed" in shown[guaranteed.end() :]
 
 
 def test_a_page_is_called_after_the_study_not_after_its_file() -> None:

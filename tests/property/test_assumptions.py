@@ -19,7 +19,7 @@ from quietmean.cli.answers import write_privacy_page
 from quietmean.cli.certify import ShownOptions, receipt_command
 from quietmean.cli.console import print_privacy
 from quietmean.cli.simulate import AdversaryOptions
-from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, ranked, usual_colluders
+from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, listing, ranked, usual_colluders
 from quietmean.core.codec import to_plain
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols import registry
@@ -122,7 +122,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
                 assert document["certificates"]["coalitions"] == to_plain(certificate.to_json())
                 assert document["certificates"]["everyone_else"]["mu"] == to_plain(execution.privacy(DELTA).single_honest())
             else:
-                assert all(f"- {one.text}\n" in told.getvalue() for one in listed)
+                assert "\n".join(listing(expected)) in told.getvalue()
                 # The first screen begins with its verdict, on the realised figure; all figures are below it.
                 verdict, _, figures = told.getvalue().partition(": --details\n")
                 assert "realised" in verdict
@@ -151,8 +151,12 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
             for figure in (certificate.epsilon_a_priori, certificate.max_epsilon, outcome.everyone_else_epsilon):
                 assert figure is not None
                 assert f"ε = {rounded_up(figure)}" in page.replace("\u00a0", " ")
+        # At most eight lines on a screen; pages and documents have each in full.
+        assert len(listing(expected)) <= 9
+        assert "\n".join(listing(expected)) in told.getvalue()
+        for page in pages:
+            assert [one.text for one in listed if one.text not in page] == []
         for shown in (*pages, told.getvalue()):
-            assert [one.text for one in listed if one.text not in shown] == []
             assert shown.index("guaranteed") < shown.index("realised")
         for shown in (repr(outcome), repr(certificate)):
             assert 0 < shown.index("guaranteed epsilon") < shown.index("realised epsilon")

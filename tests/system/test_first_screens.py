@@ -19,6 +19,7 @@ import pytest
 import quietmean as qm
 from quietmean.cli.answers import ResultScreen, write_privacy_page, write_report
 from quietmean.cli.main import main
+from quietmean.core.assumptions import assumptions_json, listing
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, AlwaysFact, epsilon_shown, for_terminal
@@ -324,7 +325,7 @@ def test_details_have_all_that_was_printed_before(name: str, capsys: pytest.Capt
     flags = [note for entry in document["statistics"] for note in notes_of(entry["flagged"])]
     wanted = [
         *(fact.sentence for fact in outcome.facts),
-        *(assumption.text for assumption in outcome.assumptions),
+        *listing(assumptions_json(outcome.assumptions)),
         *influence,
         *([] if outcome.checked is None else [outcome.checked]),
         *(f"{for_terminal(texts.noise_error)} " for texts in map(shown_term, terms)),

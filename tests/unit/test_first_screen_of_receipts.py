@@ -60,11 +60,16 @@ def test_a_screen_is_short_and_details_have_all(shown: Shown, execution: Executi
     assert details[: len(first)] == first
     assert "cannot show false values or logs" in text(first)
     told = text(details[len(first) :])
-    facts = ["realised (given who took part)", "realised cost of each party; sensitivity", "claim: ", "these figures assume:"]
+    facts = ["realised (given who took part)", "realised cost of each party; sensitivity", "claim: ", "these figures assume"]
     assert [fact for fact in facts if fact not in told] == []
-    # A row for each party, and every assumption.
+    # A row for each party, and every assumption: one line for all that the same people must see to.
     assert [name for name in NAMES[: execution.parties] if name not in told and options != ("--corrupt", "1")] == []
-    assert sum(line.startswith("- ") for line in details) == int(text(first).split(" assumptions: --details")[0].split()[-1])
+    count = int(text(first).split(" assumptions: --details")[0].split()[-1])
+    assert f"these figures assume {count} things (--json has each in full):" in told
+    said = told.partition("in full):")[2]
+    assert said.count(" must see to this: ") + said.count("What the figures mean: ") <= 8
+    also = [part.split(". ")[0].rstrip(".") for part in said.split(" Also: ")[1:]]
+    assert sum(line.startswith("- ") for line in details) + sum(len(part.split(", ")) for part in also) == count
 
 
 def test_what_holds_is_ok_and_what_does_not_is_as_plain(shown: Shown) -> None:

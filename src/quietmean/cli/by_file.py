@@ -323,7 +323,7 @@ def combine_command(
     files
         The contributions, in any order, under any name.
     details
-        Also show all assumptions, notes, and what other adversaries learn.
+        Also show what is assumed, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """
@@ -376,7 +376,7 @@ def result_command(
     sums
         For a committee: the files NAME.sums that its members published, one or more.
     details
-        Also show all assumptions, notes, and what other adversaries learn.
+        Also show what is assumed, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """

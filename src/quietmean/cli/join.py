@@ -306,7 +306,7 @@ def join_command(
     events
         Write each event to this file when it happens, one JSON object a line. Without a file: to standard error.
     details
-        Also show all assumptions, notes, and what other adversaries learn.
+        Also show what is assumed, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """

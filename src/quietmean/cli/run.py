@@ -107,7 +107,7 @@ def run_command(
     out
         New folder for the receipt, the report and the privacy page. Default quietmean-run-DATE-TIME.
     details
-        Also show all assumptions, notes, and what other adversaries learn.
+        Also show what is assumed, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """
@@ -275,7 +275,7 @@ def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietm
     out
         New folder for the data, the receipt and the pages.
     details
-        Also show all assumptions, notes, and what other adversaries learn.
+        Also show what is assumed, notes, and what other adversaries learn.
     """
     from quietmean.cli.main import main
 

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.readable import count_of
 
 
 class Key(StrEnum):
@@ -112,11 +113,16 @@ def ranked(assumptions: Iterable[Assumption]) -> list[Assumption]:
     return sorted(assumptions, key=lambda one: places.get(one.key, places[Key.COMPUTING]))
 
 
-def listing(assumptions: Iterable[Mapping[str, str]]) -> list[str]:
-    """The lines of a list for people, of JSON data: those that the same people must see to are below one heading."""
+def listing(assumptions: Iterable[Mapping[str, str]], where: str = "--json") -> list[str]:
+    """The lines of a list for people, of JSON data: one for all that the same people must see to, the first in full.
+
+    ``where``: what lists them all."""
     listed = ranked(Assumption(each["key"], each["text"]) for each in assumptions)
-    groups = groupby(listed, key=lambda assumption: assumption.group)
-    return ["these figures assume:", *(line for group, held in groups for line in (f"{group}:", *(f"- {one}" for one in held)))]
+    lines = [f"these figures assume {count_of(len(listed), 'thing')} ({where} has each in full):"]
+    for group, (first, *others) in groupby(listed, key=lambda assumption: assumption.group):
+        also = f" Also: {', '.join(one.key.replace('-', ' ') for one in others)}." if others else ""
+        lines.append(f"- {group}: {first}{also}")
+    return lines
 
 
 def assumptions_json(assumptions: Iterable[Assumption]) -> list[dict[str, str]]:

@@ -170,5 +170,5 @@ def _details_of(receipt: Mapping[str, Any]) -> list[str]:
         f"{cost['delta']:g}, guaranteed",
         f"against {cost['adversary']}; enforced by {cost['enforced_by']}",
         f"{count_of(cost['rounds']['agreed'], 'round')} together: epsilon {epsilon_text(float(stated['epsilon_a_priori']))}",
-        *listing(stated["assumptions"]),
+        *listing(stated["assumptions"], "the receipt"),
     ]
