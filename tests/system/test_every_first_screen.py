@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,9 +161,7 @@ def test_a_first_screen_is_short(command: str, terminal: bool, desk: Desk) -> No
 
 
 def json_of(desk: Desk, command: str) -> set[str]:
-    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
-        main(shlex.split(written(desk, command, "json", " --json")))
-    return set(keys(json.loads(printed.getvalue())))
+    return set(keys(document_of(desk, command, "json")))
 
 
 @pytest.mark.slow
@@ -167,6 +169,56 @@ def json_of(desk: Desk, command: str) -> set[str]:
 def test_documents_have_every_key_that_they_had(command: str, desk: Desk) -> None:
     assert BEFORE[command]
     assert set(BEFORE[command]) - json_of(desk, command) == set()
+
+
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def values(document: Any) -> Iterator[str | float]:
+    """All texts and numbers of a document; a moment as screens have it, without seconds."""
+    if isinstance(document, dict | list):
+        for inner in document.values() if isinstance(document, dict) else document:
+            yield from values(inner)
+    elif isinstance(document, str):
+        yield re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d).*$", r"\1 \2", document)
+    elif isinstance(document, int | float) and not isinstance(document, bool):
+        yield document
+
+
+def lost(document: Any, said: str) -> list[str | float]:
+    """The values of a document that a screen does not say. A number may be rounded, or in kB; a file may be one of a folder."""
+    text = " ".join(said.split())
+    numbers = [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
+
+    def stands(value: str | float) -> bool:
+        if isinstance(value, str):
+            return " ".join(value.split()) in text or (len(parent := str(Path(value).parent)) > 1 and f"{parent}." in text)
+        return any(math.isclose(value, number * factor, rel_tol=0.01, abs_tol=1e-9) for number in numbers for factor in (1, 1e3))
+
+    return [value for value in values(document) if not stands(value)]
+
+
+def document_of(desk: Desk, command: str, way: str) -> Any:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+        main(shlex.split(written(desk, command, way, " --json")))
+    return json.loads(printed.getvalue().replace(f"{way}-", "all-"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted(set(TYPED) - set(WITHOUT_JSON)))
+def test_a_screen_says_every_value_of_its_document_or_leads_to_details(command: str, desk: Desk) -> None:
+    """But those that are made anew each time, such as keys."""
+    said = screen_of(written(desk, command, "all"), terminal=False).out
+    if "--details" in said:
+        return
+    one, other = (list(values(document_of(desk, command, way))) for way in ("own", "new"))
+    assert len(one) == len(other)
+    assert lost([value for value, again in zip(one, other, strict=True) if value == again], said) == [], said
+
+
+def test_a_value_that_no_screen_says_is_found() -> None:
+    assert lost({"a": ["b.key", 0.12345], "c": True, "d": None}, "written to\nb.key, 0.123") == []
+    assert lost({"a": ["b.key", 0.12345], "c": 3}, "c.key 0.13") == ["b.key", 0.12345, 3]
 
 
 def test_a_long_screen_is_found() -> None:

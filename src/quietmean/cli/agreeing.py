@@ -132,7 +132,7 @@ def accept_command(
     holds = "your keys" if keys.entry.has_keys else "what you contribute"
     print_lines(
         [
-            *_accepted(invitation_terms),
+            *_accepted(invitation_terms, entry.name),
             *indented("Send", f"{target} to the coordinator. It holds no secret."),
             *indented("Keep", f"{path} here: {holds}."),
             *(kept(key) if new_key else ()),
@@ -149,12 +149,12 @@ def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
     return False
 
 
-def _accepted(received: Invitation) -> list[str]:
+def _accepted(received: Invitation, name: str) -> list[str]:
     study = received.terms
     kind = "session" if isinstance(study, SessionStudy) else "study"
     return [
-        f"You accept {kind} {study.name!r} as it is written here.",
-        *rows([*facts_of(study), ShortFact("by", received.convener)]),
+        f"You accept {kind} {study.name!r} as {name}, as it is written here.",
+        *rows([*facts_of(study), ShortFact("by", received.convener), ShortFact("digest", received.digest)]),
     ]
 
 
@@ -305,6 +305,7 @@ def approve_command(
         print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": until})
     else:
         about = [ShortFact("for", contract.own.name), ShortFact("data", approval.account)]
+        about += [ShortFact("contract", contract.digest), ShortFact("by", owner.public_key)]
         print_lines([f"{out_} is good until {approval.until}.", *rows(about)])
 
 

@@ -39,6 +39,7 @@ from quietmean.core.file_kinds import (
 )
 from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
+from quietmean.core.readable import indented
 from quietmean.core.site_options import ConsentOptions
 from quietmean.node.monitor import now
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
@@ -201,7 +202,6 @@ def send_command(
     drop: str | None = None,
     store: Path | None = None,
     site: Annotated[ConsentOptions, Parameter(name="*")] = ConsentOptions(),  # noqa: B008 - it is frozen
-    details: bool = False,
     json: bool = False,
 ) -> None:
     """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
@@ -265,7 +265,11 @@ def send_command(
     if account is not None:
         show_balance(account)
     print_lines([f"{'More':10}quietmean site contract {quote(str(study))} --key {quote(str(key))} --details"])
-    if not (sent or has_committee(sealed.terms)):
+    if sent:
+        return
+    if has_committee(sealed.terms):
+        print_lines(indented("Send", f"{near(path)} to the members: as a file, or with --drop https://HOST."))
+    else:
         print_lines([f"{NEXT}study combine {quote(str(study))} {quote(near(path))} OTHER.contribution ..."])
 
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
 from quietmean.cli.ledger import balance_text
-from quietmean.cli.screens import COMMAND, NEXT, WIDTH, print_lines
+from quietmean.cli.screens import COMMAND, MORE, NEXT, WIDTH, print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, epsilon_shown, some_of
 from quietmean.ledger.account import left_shown
@@ -294,6 +294,7 @@ def show(roster: Roster, checked: CheckScreen, session: CheckSession, details: b
     standings = list(session.standings.values())
     print_lines([*checked.lines(), *(f"refused {line}" for line in session.refusals.lines())])
     if not details:
+        print_lines([MORE])
         return
     out.print()
     show_findings(checked.findings)

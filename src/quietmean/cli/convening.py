@@ -10,7 +10,7 @@ from typing import Any
 
 from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
-from quietmean.cli.console import out, output, print_json, printable, progress, warn
+from quietmean.cli.console import out, output, print_json, progress, warn
 from quietmean.cli.identity import load_identity
 from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.core.errors import InputError
@@ -83,8 +83,9 @@ def invite_command(
     elif line:
         out.print(invitation.signed.to_line())
     else:
+        about = [ShortFact("by", invitation.convener), ShortFact("digest", invitation.digest)]
         follows = "" if previous is None else f" It is version {version}, and follows {after}."
-        lines = [f"{path} invites to {terms.name!r}. Send it to all parties.{follows}", *rows(facts_of(terms))]
+        lines = [f"{path} invites to {terms.name!r}. Send it to all parties.{follows}", *rows([*facts_of(terms), *about])]
         lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME")
         if has_committee(terms):
             lines.append(f"{'Members':10}add --member")
@@ -177,7 +178,9 @@ def vouchers_command(
         else "each back. It goes beside its key, as NAME.voucher beside NAME.key."
     )
     made = f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}."
-    print_lines([made, *rows([ShortFact("by", registrar.public_key)]), *indented("Hand", to)])
+    print_lines(
+        [made, *rows([ShortFact("by", registrar.public_key), ShortFact("for", invitation_terms.digest)]), *indented("Hand", to)]
+    )
 
 
 def _qr(content: bytes) -> bytes:
@@ -397,6 +400,5 @@ def start_command(
     if json:
         print_json({"asked": str(request)})
     else:
-        out.print(
-            f"{printable(files.name)} starts study {printable(files.terms.name)!r} as soon as enough parties are connected."
-        )
+        said = f"{files.name} starts study {files.terms.name!r} as soon as enough parties are connected."
+        print_lines([said, *rows([ShortFact("asked", str(request))])])

@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, print_json, printable, step_of
-from quietmean.cli.screens import BELOW, NEXT, OK, WIDTH, print_lines, rows
+from quietmean.cli.screens import BELOW, MORE, NEXT, OK, WIDTH, print_lines, rows
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_kind_of_store
@@ -79,7 +79,7 @@ def audit_command(
     if rest.strip(b"\n"):
         err.print("the last line is torn: its writer was stopped, or its end was cut off")
     if not details:
-        print_lines([f"{'Log':10}{audit_log.path}"])
+        print_lines([f"{'Log':10}{audit_log.path}", MORE])
         named = "".join(f" {option} {quote(str(path))}" for option, path in (("--log", log), ("--policy", policy)) if path)
         print_lines([f"{NEXT}site audit verify --against RECEIPT{named}"])
 
@@ -194,6 +194,8 @@ def status_command(
     else:
         for node in nodes:
             print_lines(_node_lines(node, details))
+        if not details:
+            print_lines([MORE])
     if not all(node["state"] in ("running", "finished") for node in nodes):
         raise SystemExit(3)
 

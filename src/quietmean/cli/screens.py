@@ -26,6 +26,7 @@ WIDTH = 80
 # A verdict, or the blank below it.
 OK, NO, BELOW = "OK  ", "NO  ", "    "
 COMMAND, NEXT = "Start: ", "Next      quietmean "
+MORE = "More      the same command with --details"
 # A line with a command to be pasted is never broken.
 _PASTED = re.compile(r"\w+:? +quietmean ")
 # Where the text of a row begins that says something of a study.

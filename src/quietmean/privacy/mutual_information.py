@@ -66,7 +66,7 @@ def of_equal_intervals(entropy: float, width: float, messages: int) -> float:
     limit. Raises :class:`InputError` for less than one message.
     """
     if messages < 1:
-        raise InputError(f"{messages} messages reveal nothing that this law describes. Give at least 1.")
+        raise InputError(f"messages is {messages}. Give at least 1.")
     return float(entropy - math.log(width) + (1.0 / np.arange(1, messages + 1)).sum() - 1.0)
 
 

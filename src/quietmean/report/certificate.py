@@ -147,7 +147,7 @@ class CertificatePage:
             (
                 "an outsider, realised",
                 self.explanation.curve[0].worst,
-                "worst party against who sees only what is published",
+                "worst party, against someone who sees only what is published",
             ),
             (
                 "if all others collude, realised",

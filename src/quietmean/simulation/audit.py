@@ -127,8 +127,8 @@ def attack(
     view = _view(execution, target, adversary, machine)
     if not view.change:
         raise InputError(
-            f"sensitivity {execution.sensitivity:g} is less than a step of the grid, where both values of the target "
-            "are one. Attack an execution with a finer grid."
+            f"sensitivity {execution.sensitivity:g} is less than a step of the grid, so both values of the target are the "
+            "same. Attack an execution with a finer grid."
         )
     certified = execution.privacy(delta).against(adversary.corrupt, adversary.observed)
     mu = float(certified.mu_upper[certified.honest.index(target)])
