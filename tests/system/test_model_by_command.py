@@ -28,11 +28,15 @@ from support.consent import accept as yes_of
 
 NAMES = ("ada", "north", "east")
 COLUMNS = (Column(name="age", low=20, high=80), Column(name="arm", levels=("a", "b")), Column(name="ill", boolean=True))
+# A family whose rounds release the same, and one whose rounds differ, each with what it fits.
+FORMULAS = {"binomial": "ill ~ age + arm", "gaussian": "age ~ ill + arm"}
+of_each_family = pytest.mark.parametrize("family", FORMULAS)
 
 
-def made(rounds: int, dropouts: float = 0.0, protocol: str = "auto") -> GeneralizedLinearModel:
+def made(rounds: int, dropouts: float = 0.0, protocol: str = "auto", family: str = "binomial") -> GeneralizedLinearModel:
+    formula = FORMULAS[family]
     return GeneralizedLinearModel(
-        "ill ~ age + arm", COLUMNS, rounds=rounds, epsilon=9, delta=1e-4, dropouts=dropouts, protocol=protocol
+        formula, COLUMNS, family=family, rounds=rounds, epsilon=9, delta=1e-4, dropouts=dropouts, protocol=protocol
     )
 
 
@@ -70,16 +74,18 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_here")
-def test_three_processes_fit_a_model_under_one_charge(free_ports: Callable[[int], list[int]]) -> None:
-    seal(made(4), free_ports)
+@of_each_family
+def test_three_processes_fit_a_model_under_one_charge(free_ports: Callable[[int], list[int]], family: str) -> None:
+    rounds = {"binomial": 4, "gaussian": 6}[family]
+    seal(made(rounds, family=family), free_ports)
     ended = [ending(process) for process in [join(name) for name in NAMES]]
     assert [code for code, _, _ in ended] == [0, 0, 0], ended
     documents = [json.loads(output) for _, output, _ in ended]
     first = documents[0]["model"]["coefficients"]
     assert all(document["model"]["coefficients"] == first for document in documents)
-    assert documents[0]["rounds"] == {"agreed": 4, "begun": 4}
+    assert documents[0]["rounds"] == {"agreed": rounds, "begun": rounds}
     assert documents[0]["epsilon"] <= 9
-    pooled = pooled_fit()
+    pooled = pooled_fit(family=family)
     for term, value in pooled.items():
         assert abs(first["estimate"][term] - value) < 5 * first["standard_error"][term] + 1e-6, term
     for name in NAMES:
@@ -90,13 +96,13 @@ def test_three_processes_fit_a_model_under_one_charge(free_ports: Callable[[int]
             assert entry.charged.epsilon(1e-4) <= 9
 
 
-def pooled_fit(names: Sequence[str] = NAMES) -> dict[str, float]:
+def pooled_fit(names: Sequence[str] = NAMES, family: str = "binomial") -> dict[str, float]:
     """Maximum likelihood of all records of these parties, by statsmodels."""
     import pandas as pd
     import statsmodels.formula.api as smf
 
     table = pd.concat([pd.read_csv(f"{name}.csv") for name in names])
-    params = smf.logit("ill ~ age + arm", table).fit(disp=0).params
+    params = getattr(smf, {"binomial": "logit", "gaussian": "ols"}[family])(FORMULAS[family], table).fit(disp=0).params
     return {name: float(value) for name, value in params.items()}
 
 
