@@ -67,7 +67,7 @@ def test_a_notebook_has_a_line_without_markup_of_others(monkeypatch: pytest.Monk
     assert told is not None
     with progress_line() as say:
         say(*told)
-    assert shown_there == ['<progress max="1" value="0.250"></progress> sums: round 1 of 4, waiting for &lt;b&gt;', ""]
+    assert shown_there == ['<progress max="1" value="0.250"></progress> sums: exchange 1 of 4, waiting for &lt;b&gt;', ""]
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFix
         report("a", event_json(event))
     assert shown == [
         f"[1/4] 3 processes, {Phase.AGREEMENT.label}, a waits for b, c until 2090-01-01 12:00",
-        "[2/4] 3 processes, mixing: round 1 of 2 [#####.....], a waits for b until 2090-01-01 12:00",
+        "[2/4] 3 processes, mixing: exchange 1 of 2 [#####.....], a waits for b until 2090-01-01 12:00",
     ]
     assert capsys.readouterr().err == "quietmean: a: no space beside a.store. Make room, the study goes on.\n"
 

@@ -18,6 +18,7 @@ import pytest
 from quietmean.cli import check_view, live
 from quietmean.cli.console import bar_of, step_of
 from quietmean.cli.main import main
+from quietmean.cli.screens import MORE
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry
 from quietmean.node.monitor import (
@@ -173,10 +174,11 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     output = capsys.readouterr().out
     for words in ("Study 's': ada has finished (process", "eve        never heard of, late 1 time", "study ?[31mdiffers"):
         assert words in output, output
-    assert "round 2 of 5" not in output
+    assert MORE in output
+    assert "exchange 2 of 5" not in output
     main(["site", "status", str(store), "--details"])
-    assert set(output.splitlines()) < set((details := capsys.readouterr().out).splitlines())
-    assert "ada, mixing: round 2 of 5" in details
+    assert set(output.splitlines()) - {MORE} < set((details := capsys.readouterr().out).splitlines())
+    assert "ada, mixing: exchange 2 of 5" in details
     running = json.loads(status_path(store).read_text()) | {
         "state": "running",
         "waiting_for": ["bob"],
@@ -251,10 +253,10 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     for event in (ROUND, replace(ROUND, round=3), waiting, waiting, replace(waiting, waiting_for=("bob",)), LATE, closing):
         shown.report(event)
     assert capsys.readouterr().err.splitlines() == [
-        "quietmean: [2/4] mixing: round 2 of 5, with bob, eve",
-        "quietmean: [2/4] mixing, round 2: waiting for eve until 2090-01-01 12:00",
-        "quietmean: [2/4] mixing, round 2: waiting for bob until 2090-01-01 12:00",
-        "quietmean: [2/4] mixing, round 2: went on without eve",
+        "quietmean: [2/4] mixing: exchange 2 of 5, with bob, eve",
+        "quietmean: [2/4] mixing, exchange 2: waiting for eve until 2090-01-01 12:00",
+        "quietmean: [2/4] mixing, exchange 2: waiting for bob until 2090-01-01 12:00",
+        "quietmean: [2/4] mixing, exchange 2: went on without eve",
         "quietmean: [4/4] closing: waiting for eve until 2090-01-01 12:00",
     ]
 
@@ -296,7 +298,7 @@ def test_the_screen_shows_first_who_is_waited_for(height: int) -> None:
     console = Console(file=io.StringIO(), width=100, record=True)
     console.print(live.screen(replace(view, waiting_for=("eve",)), height))
     text = console.export_text()
-    assert "ada, mixing: round 2 of 5" in text
+    assert "ada, mixing: exchange 2 of 5" in text
     assert text.splitlines()[2].split() == ["eve", "never"]
     assert ("bob" in text) == (height > 1)
     assert ("and 1 more" in text) == (height == 1)

@@ -46,7 +46,7 @@ def what_goes_on(event: Mapping[str, Any], whose: str) -> tuple[str, float | Non
     late = f", waiting for {', '.join(waiting[:_NAMED])}" if waiting else ""
     if event.get("event") == "round":
         done, all_of = int(event["round"]), int(event["of"])
-        return f"{whose}{event['phase']}: round {done} of {all_of}{late}", done / max(all_of, 1)
+        return f"{whose}{event['phase']}: exchange {done} of {all_of}{late}", done / max(all_of, 1)
     return (f"{whose}{event['phase']}{late}", None) if event.get("event") == "agreement" else None
 
 

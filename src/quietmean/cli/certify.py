@@ -193,7 +193,8 @@ def receipt_command(
             from quietmean.report import ReportFacts, write_certificate_report
             from quietmean.studies.outcome.influence import stated_influence
 
-            stated = replace(ReportFacts.of_receipt(raw, execution.stem), account=balance, influence=stated_influence(raw))
+            stated = ReportFacts.of_receipt(raw, execution.stem)
+            stated = replace(stated, account=balance, influence=stated_influence(raw), file=str(execution))
             write_certificate_report(happened, report, delta=delta, stated=stated, force=output_options.force, **explained)
             if not json:
                 out.print(f"explained in {report}")

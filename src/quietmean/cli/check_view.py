@@ -171,7 +171,7 @@ def _state(progress: PeerReadiness) -> str:
     if not readiness.joined:
         return "checking"
     labels = {int(phase): phase.label for phase in Phase}
-    return f"joined: {labels.get(readiness.phase, 'unknown')}" + (f" round {readiness.round}" if readiness.round else "")
+    return f"joined: {labels.get(readiness.phase, 'unknown')}" + (f" exchange {readiness.round}" if readiness.round else "")
 
 
 def _standings(roster: Roster, standings: Sequence[PeerReadiness]) -> Group:

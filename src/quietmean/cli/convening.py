@@ -24,6 +24,7 @@ from quietmean.studies.agreement.any_study import facts_of, has_committee, load_
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document, read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.agreement.voucher import ENDING, Registrar, Voucher, committee_of, vouching_of
@@ -260,10 +261,11 @@ def seal_command(
     if json:
         print_json({"sealed": str(path), **document})
     else:
-        out.print(f"{path} is the signed study. Send it to its {count_of(len(sealed.entries), 'party', 'parties')}.")
+        noun, data = ("session", "") if isinstance(sealed.terms, SessionStudy) else ("study", " --data FILE")
+        out.print(f"{path} is the signed {noun}. Send it to its {count_of(len(sealed.entries), 'party', 'parties')}.")
         show(document)
         command = "send" if sealed.by_file or has_committee(sealed.terms) else "check"
-        out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key --data FILE")
+        out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key{data}")
         if has_committee(sealed.terms):
             out.print(f"{'Members':10}quietmean join {quote(path.name)} --key NAME.key --contributions FOLDER")
 

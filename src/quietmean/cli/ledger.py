@@ -190,7 +190,8 @@ def _first_screen(account: Account, twins: Sequence[str], *, alone: bool) -> Ite
         yield f"  {printable(entry.name):<{names}}  {str(entry.reserved_at)[:10]}  epsilon {cost:>6}  {state}"
     if len(account.entries) > len(latest):
         yield f"  and {count_of(len(account.entries) - len(latest), 'earlier entry', 'earlier entries')}: --details"
-    yield f"Costs add up as squares. So used and left do not make {budget.epsilon:g}."
+    yield f"Costs here are at delta {delta_shown(budget.delta)}, and a study's own screens have its delta."
+    yield f"They add up as squares. So used and left do not make {budget.epsilon:g}."
 
 
 def account_json(account: Account) -> dict[str, Any]:

@@ -238,7 +238,7 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
         late = f", {name} waits for {', '.join(waiting[:3])}{until(event)}" if waiting else ""
         if event["event"] == "round":
             bar = bar_of(event["round"], event["of"])
-            at = f"{event['phase']}: round {event['round']} of {event['of']}"
+            at = f"{event['phase']}: exchange {event['round']} of {event['of']}"
             line.say(f"{step_of(event['phase'])}{parties} processes, {at}{bar}{late}")
         elif event["event"] == "agreement":
             line.say(f"{step_of(event['phase'])}{parties} processes, {event['phase']}{late}")

@@ -76,7 +76,7 @@ class Committee:
             checks = " that checks contributions" if self.verified else ""
             raise InputError(
                 f"a committee of {self.members}{checks} is too small for {self.colluding} colluding and {self.gone} {absent}. "
-                f"Take {self.fewest_members} members or more, or count on fewer."
+                f"Take {self.fewest_members} members or more, or plan for fewer that collude or are gone."
             )
         if self.votes_needed > self.members - self.gone:
             raise InputError(

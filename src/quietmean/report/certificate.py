@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -181,15 +182,15 @@ class CertificatePage:
         return f"{capital(self.name(self.explanation.party))} pays most: {cost}"
 
     def _commands(self) -> list[str]:
-        adversary = self.explanation.adversary
+        adversary, file = self.explanation.adversary, quote(self.stated.file)
         members = ",".join(f"{party}" for party in sorted(adversary.corrupt))
         # What the target says is read is in the file.
         more = adversary.observed - self.execution.eavesdropper.observed
         named = f' --corrupt "{members}"' + (" --observed observed.json" if more else "")
         certified = f" --colluding {self.coalitions.size}" if self.coalitions else named
         return [
-            f"quietmean verify receipt execution.json{certified} --delta {self.privacy.delta:g}",
-            f"quietmean verify attack execution.json --target {self.explanation.party}{named} --delta {self.privacy.delta:g}",
+            f"quietmean verify receipt {file}{certified} --delta {self.privacy.delta:g}",
+            f"quietmean verify attack {file} --target {self.explanation.party}{named} --delta {self.privacy.delta:g}",
         ]
 
     # --- what more colluders would learn ---

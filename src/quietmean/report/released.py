@@ -276,7 +276,7 @@ class ReportFacts:
     ``party_epsilon``: realised, for all that one party has.
     ``account``: of the ledger that is charged. ``influence``: how far one party can have moved what was published, in sentences.
     ``lacking``: answers leave records out that lack a value, or may.
-    ``admitted``: by whose vouchers others than those with names took part, in a sentence.
+    ``admitted``: by whose vouchers others than those with names took part, in a sentence. ``file``: that it is read from.
     """
 
     title: str = "An execution"
@@ -291,6 +291,7 @@ class ReportFacts:
     account: Account | None = None
     influence: tuple[str, ...] = ()
     lacking: bool = False
+    file: str = "execution.json"
     admitted: str = ""
     stamps: Stamps = field(default_factory=Stamps)
 

@@ -144,7 +144,8 @@ def screen_of(receipt: Mapping[str, Any], *, details: bool = False) -> list[str]
     price = f"epsilon {epsilon_shown(cost['epsilon'])} (delta {delta_shown(cost['delta'])}) per {cost['unit']}"
     price += f", guaranteed, against any {receipt['certificate']['colluding']} of {parties}"
     begun = f"Session {cost['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began."
-    rows = [("Answers", f"{count_of(int(receipt['rounds']['with_mean']), 'round')} with a mean"), ("Privacy", price)]
+    answers = f"{receipt['rounds']['with_mean']} of {count_of(rounds['begun'], 'round has', 'rounds have')} a mean"
+    rows = [("Answers", answers), ("Privacy", price)]
     if has_failed(receipt):
         begun, rows = f"No answer. {begun}", [("Cost", price)]
     return [

@@ -153,10 +153,10 @@ def sentence(event: Mapping[str, Any]) -> str:
     """An event in words, from its JSON object."""
     names = ", ".join(event.get("waiting_for") or event.get("names") or [])
     end = until(event)
-    place = f"{event['phase']}, round {event['round']}" if event.get("round") else event.get("phase")
+    place = f"{event['phase']}, exchange {event['round']}" if event.get("round") else event.get("phase")
     match event["event"]:
         case "round":
-            return f"{event['phase']}: round {event['round']} of {event['of']}" + (f", with {names}" if names else "")
+            return f"{event['phase']}: exchange {event['round']} of {event['of']}" + (f", with {names}" if names else "")
         case "late":
             return f"{place}: went on without {names}"
         case "waiting":

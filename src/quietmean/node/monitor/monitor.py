@@ -387,7 +387,7 @@ def _label(phase: int) -> str:
 
 def headline(view: NodeView) -> str:
     """Where a node is, for how long, and whom it waits for."""
-    position = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
+    position = f"{view.phase}: exchange {view.round} of {view.of}" if view.of else view.phase
     seconds = seconds_between(view.since, view.updated)
     waiting = f", waiting for {', '.join(view.waiting_for)}{until({'until': view.until})}" if view.waiting_for else ""
     return printable(f"{view.party}, {position}, since {seconds:.0f} s{waiting}")

@@ -106,7 +106,7 @@ class People:
         try:
             key = people_key(self.folder)
             if not there:
-                self.tell(f"{path} is made. Keep it there, and secret, for by it the ledger recognises people")
+                self.tell(f"{path} is made. The ledger recognises people by it. Keep it there and secret")
             return key
         except InputError as error:
             self.tell(f"nobody is recognised in the ledger: {error}")

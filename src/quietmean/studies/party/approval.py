@@ -376,7 +376,9 @@ class Consent:
         trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
         self.policy.refuse_trust(trusted)
         if trusted and not ask:
-            self.warn(f"nobody compared the words with {', '.join(trusted)}: I trust the coordinator for their keys")
+            self.warn(
+                f"nobody compared the safety code with {', '.join(trusted)}. So their keys are as the coordinator gave them"
+            )
         return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
