@@ -185,7 +185,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, out = tmp_path / "c1.csv", tmp_path / "c1.contribution"
     table.write_text("pay\n400\n")
     given: dict[str, Any] = {"data": table, "out": out, "accept": yes_of("c1", here.sealed), "compared": here.members}
-    made = pytest.warns(UserWarning, match=r"people\.key is made. Keep it there, and secret")
+    made = pytest.warns(UserWarning, match=r"people\.key is made. The ledger recognises people by it. Keep it there and secret")
     with made, pytest.warns(UserWarning, match=r"account 'c1-party' .* is made"):
         handed = qm.contribute(here.path, here.key("c1"), **given)
     assert out.read_bytes() == handed.contribution.to_file()

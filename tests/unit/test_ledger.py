@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 import quietmean as qm
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.main import main
+from quietmean.cli.screens import MORE
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import PaymentOptions
@@ -510,7 +511,8 @@ def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert max(map(len, first)) <= 80
     assert re.search(r"a \[red\]study.*2030-01-02  epsilon +[\d.]+  reserved", first[1])
     table = shown(capsys, "--ledger", str(path), "--details")
-    assert table.splitlines()[: len(first)] == first
+    assert first[-1] == MORE
+    assert table.splitlines()[: len(first) - 1] == first[:-1]
     assert "account wards: epsilon " in table
     assert "[red]stud" in table
     assert "\x1b" not in table

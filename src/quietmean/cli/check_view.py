@@ -427,8 +427,7 @@ def data_command(
     terms = Sealed.load(study).study if is_signed_document(study) else StudyTerms.load(study)
     preview = Preview.of(data, terms.workload.columns)
     location = Location.of(data)
-    target = location.format_file
-    written = None
+    target, written = location.format_file, None
     if write_format and preview.proposed:
         if target is None:
             raise InputError(

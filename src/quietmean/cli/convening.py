@@ -261,11 +261,13 @@ def seal_command(
     if json:
         print_json({"sealed": str(path), **document})
     else:
-        noun, data = ("session", "") if isinstance(sealed.terms, SessionStudy) else ("study", " --data FILE")
+        session = isinstance(sealed.terms, SessionStudy)
+        noun = "session" if session else "study"
         out.print(f"{path} is the signed {noun}. Send it to its {count_of(len(sealed.entries), 'party', 'parties')}.")
         show(document)
         command = "send" if sealed.by_file or has_committee(sealed.terms) else "check"
-        out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key{data}")
+        data = "" if session else " --data FILE"
+        out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key" + data)
         if has_committee(sealed.terms):
             out.print(f"{'Members':10}quietmean join {quote(path.name)} --key NAME.key --contributions FOLDER")
 

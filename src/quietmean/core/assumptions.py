@@ -77,6 +77,7 @@ class Assumption:
 
 
 _MEANING = "What the figures mean"
+_DECLARED = (Key.QUERY, Key.CODES)
 # Who must hold each: what people do comes first, then machines and programs, last what is a convention of the figures.
 _HELD_BY: Mapping[str, str] = {
     Key.NO_NOISE: "The coordinator",
@@ -114,14 +115,17 @@ def ranked(assumptions: Iterable[Assumption]) -> list[Assumption]:
 
 
 def listing(assumptions: Iterable[Mapping[str, str]], where: str = "--json") -> list[str]:
-    """The lines of a list for people, of JSON data: one for all that the same people must see to, the first in full.
+    """The lines of a list for people, of JSON data: one for all that the same people must see to, the first in full
+    and what a data owner declared.
 
     ``where``: what lists them all."""
     listed = ranked(Assumption(each["key"], each["text"]) for each in assumptions)
     lines = [f"these figures assume {count_of(len(listed), 'thing')} ({where} has each in full):"]
-    for group, (first, *others) in groupby(listed, key=lambda assumption: assumption.group):
-        also = f" Also: {', '.join(one.key.replace('-', ' ') for one in others)}." if others else ""
-        lines.append(f"- {group}: {first}{also}")
+    for group, (first, *more) in groupby(listed, key=lambda assumption: assumption.group):
+        full = [first, *(one for one in more if one.key in _DECLARED)]
+        others = [one.key.replace("-", " ") for one in more if one.key not in _DECLARED]
+        also = f" Also: {', '.join(others)}." if others else ""
+        lines.append(f"- {group}: {' '.join(map(str, full))}{also}")
     return lines
 
 

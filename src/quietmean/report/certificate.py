@@ -182,15 +182,16 @@ class CertificatePage:
         return f"{capital(self.name(self.explanation.party))} pays most: {cost}"
 
     def _commands(self) -> list[str]:
-        adversary, file = self.explanation.adversary, quote(self.stated.file)
+        adversary = self.explanation.adversary
         members = ",".join(f"{party}" for party in sorted(adversary.corrupt))
         # What the target says is read is in the file.
         more = adversary.observed - self.execution.eavesdropper.observed
         named = f' --corrupt "{members}"' + (" --observed observed.json" if more else "")
         certified = f" --colluding {self.coalitions.size}" if self.coalitions else named
         return [
-            f"quietmean verify receipt {file}{certified} --delta {self.privacy.delta:g}",
-            f"quietmean verify attack {file} --target {self.explanation.party}{named} --delta {self.privacy.delta:g}",
+            f"quietmean verify receipt {quote(self.stated.file)}{certified} --delta {self.privacy.delta:g}",
+            f"quietmean verify attack {quote(self.stated.file)} --target {self.explanation.party}{named} "
+            f"--delta {self.privacy.delta:g}",
         ]
 
     # --- what more colluders would learn ---

@@ -67,7 +67,7 @@ class Gossip(Mechanism):
         guarantee="none: values are averaged in the clear, without noise, and anyone who sees messages learns them",
         private=False,
         unpromised_if_read="it has no privacy",
-        reveals="every party's value to the parties that it sends to",
+        reveals="every party's value to its recipients",
         transfers_mass=True,
         grid=lambda protocol: protocol.grid,
         inputs=AcceptedValues(region=_region, check=_check),
