@@ -24,7 +24,7 @@ from quietmean.cli.answers import Pages
 from quietmean.cli.main import main as command
 from quietmean.node.local import child, fork_server
 from quietmean.protocols import registry
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 
 # Imported where they are needed, and all of them by a study; other distributions' that draw its report.
 LATE = ("cli", "node", "planning", "privacy", "report", "statistics", "studies")

@@ -26,7 +26,7 @@ from quietmean.statistics.estimate import Z
 from quietmean.statistics.expectation import Expectation
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data.sources import parties_of_table
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 
 # -- What a plan says that a width or a power takes: of which interval the width is, and the spread that nobody guessed.
 AGE: dict[str, Any] = {"name": "age", "low": 0, "high": 100}

@@ -22,7 +22,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import records_of
 from quietmean.studies.data.isolated import GroupedFrame
 from quietmean.studies.data.location import FrameOfPersons
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Policy, require_number
 from support.odd_cells import WRITERS, CannotHoldError, Table, postgresql, read_files_in_this_process
 

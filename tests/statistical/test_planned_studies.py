@@ -21,7 +21,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 from quietmean.statistics.expectation import Expectation, Simulated, summed_up
 from quietmean.studies import StudyTerms
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], dict[str, Array]]

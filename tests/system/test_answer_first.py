@@ -24,7 +24,7 @@ import quietmean.report
 from quietmean.cli.main import main
 from quietmean.node.net import Identity
 from quietmean.studies.outcome import local
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import StudyRun
 from support.outcomes import PARTIES, finished, run_of, truth_of
 from support.site_policy import BETWEEN_TWO, write_policy

@@ -28,7 +28,7 @@ from quietmean.planning.automatic import Choice
 from quietmean.statistics.expectation import Expectation
 from quietmean.studies.agreement.deadlines import CommitteeTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import handing_in
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register

@@ -18,7 +18,7 @@ from quietmean.protocols.committee.contribution import excerpt, open_excerpt, re
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.contribution import session_of
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register

@@ -17,7 +17,7 @@ from quietmean.cli.main import main
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
-from quietmean.studies.outcome.feasible import Forecast, Needed, noise_of_total
+from quietmean.studies.outcome.forecast import Forecast, Needed, noise_of_total
 
 STUDY = """
 [study]

@@ -51,7 +51,7 @@ from quietmean.studies.agreement.sealed import Sealed, sealed_with_committee
 from quietmean.studies.agreement.signed import read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.data import account_name
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy, names_of
 from quietmean.studies.outcome.outcome import StudyRun, receipt_at, without_answer
 from quietmean.studies.party import Observers, Person, file_name

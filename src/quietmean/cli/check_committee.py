@@ -29,7 +29,8 @@ from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import NodeOptions, SiteOptions
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.data import account_name, query_statement
-from quietmean.studies.outcome.feasible import Forecast, feasible_sealed
+from quietmean.studies.outcome.feasible import feasible_sealed
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Contract, PartyContext, Policy, payer_for, require_number
 from quietmean.studies.party.accounts import People, records_for
 from quietmean.studies.party.by_file import CommitteeContributor, SharingContributor

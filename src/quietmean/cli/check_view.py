@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from quietmean.node.preflight import CheckSession, PeerReadiness
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Columns
-    from quietmean.studies.outcome.feasible import Forecast
+    from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.party import Agreement, Payer, Policy
     from quietmean.studies.party.payment import StudyCost
 

@@ -44,7 +44,8 @@ from quietmean.statistics.registry import is_statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import account_name
 from quietmean.studies.data.sources import parties_of_table, query_of_data
-from quietmean.studies.outcome.feasible import Forecast, feasible
+from quietmean.studies.outcome.feasible import feasible
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.here import execute
 from quietmean.studies.outcome.outcome import without_answer
 

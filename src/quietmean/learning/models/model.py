@@ -29,7 +29,7 @@ from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.session_study import MODEL, SessionStudy
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.data.sources import parties_of_data
-from quietmean.studies.outcome.feasible import noise_of_total
+from quietmean.studies.outcome.forecast import noise_of_total
 
 # The version of what parties send in a round and make of its mean: who changes that changes it, so that all agree on it.
 VERSION = 5

@@ -28,7 +28,7 @@ from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.data import GroupedRows, Records, Source, query_statement
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
 from quietmean.studies.party.accounts import AccountQuestion, People, left_in, records_for
 from quietmean.studies.party.agreement import Agreement

@@ -25,7 +25,7 @@ from quietmean.studies.agreement.deadlines import CommitteeTerms, in_hours, in_w
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.voucher import Voucher
-from quietmean.studies.outcome.feasible import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.agreement import Agreement, ContractFact, Signatory, place_of, signatories
 from quietmean.studies.party.first_screen import always_facts

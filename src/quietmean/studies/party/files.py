@@ -33,7 +33,8 @@ from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path
 from quietmean.studies.data import GroupedRows, Records, Source
-from quietmean.studies.outcome.feasible import Forecast, feasible
+from quietmean.studies.outcome.feasible import feasible
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.accounts import records_for
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.session_contract import SessionContract

@@ -19,7 +19,8 @@ from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
 from quietmean.statistics.expectation import STUDIES, Expected
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
-from quietmean.studies.outcome.feasible import Forecast, Needed, feasible
+from quietmean.studies.outcome.feasible import feasible
+from quietmean.studies.outcome.forecast import Forecast, Needed
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.contract import CommitteeWords
 

@@ -1,0 +1,331 @@
+"""How wide the intervals of a study will be, and what would make them narrower, before its start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError, named
+from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text
+from quietmean.planning.plan import Plan
+from quietmean.privacy import mu_of_budget
+from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Simulated, best_bins
+from quietmean.statistics.features.table import cut_evenly
+from quietmean.statistics.kinds.counts import Histogram
+from quietmean.statistics.kinds.linear_regression import LinearRegression
+from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.outcome.about_intervals import ABOUT_THESE
+
+# A larger budget is none that anybody should be advised to take, and a smaller one says nothing.
+_LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 100.0
+_ENOUGH_DIGITS = 1.01
+_STUDIES = 50
+_WORTH_SAYING = 0.02
+# Least squares by rounds, where it was measured: with so many records, epsilon and delta its error was at most so many times that
+# of pooled data, on so many of the data sets. The noise of both goes with the square root of the records, times the budget.
+_MEASURED, _BY_ROUNDS, _ON = (10_000, 1.0, 1e-6), 2.5, "8 of 11 data sets"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a statistic needs for a ``goal``, a width of its interval or a power: so many records, parties of the planned size, or
+    such an epsilon with as many as planned; None where none would do."""
+
+    statistic: str
+    term: str
+    what: str
+    goal: float
+    records: int | None
+    parties: int | None
+    epsilon: float | None
+    reason: str = ""
+    counted: str = "records"
+    # How many there are as planned.
+    planned: float = math.inf
+    # Of which interval a width is, and the standard deviations that nobody guessed, by column.
+    interval: str = ""
+    assumed: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: value for name, value in vars(self).items() if name not in ("counted", "planned")}
+        return {name: value for name, value in fields.items() if value not in ("", None, {}) or name == "epsilon"}
+
+    @property
+    def _enough(self) -> float:
+        """How many records, rounded up, but not beyond those planned where these do."""
+        records = float(self.records or 0)
+        return min(_round_up(records), self.planned) if records <= self.planned else _round_up(records)
+
+    @property
+    def clause(self) -> str:
+        """What is needed beside the planned interval, in short."""
+        half = for_terminal(either_side(f"{self.goal / 2:.6g}"))
+        goal = f"a width of {self.goal:g} ({half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
+        if self.reason:
+            return f"no {self.what}, {self.reason}"
+        ways = [] if self.records is None else [f"{self._enough:,.0f} {self.counted}"]
+        if self.epsilon is not None:
+            ways.append(f"epsilon {bound_text(self.epsilon)} with {self.planned:,.0f}")
+        return f"for {goal} you need {', or '.join(ways) if ways else f'more than any number of {self.counted}, at any epsilon'}"
+
+    @property
+    def sentence(self) -> str:
+        interval = "the population's interval" if self.interval == "population" else "the noise's interval"
+        goal = f"a width of {self.goal:g} of {interval}" if self.what == "width" else f"a power of {100 * self.goal:g} %"
+        of = f" of {self.term}" if self.term else ""
+        if self.reason:
+            return f"{self.statistic}: no {self.what}, {self.reason}"
+        ways = []
+        if self.records is not None:
+            parties = f"{_round_up(self.parties or 1):,.0f} parties of this size"
+            ways.append(f"{self._enough:,.0f} {self.counted} ({parties})")
+        if self.epsilon is not None:
+            ways.append(f"epsilon {bound_text(self.epsilon)} with the {self.counted} planned")
+        nothing = f"more than any number of {self.counted}, at any epsilon"
+        spreads = " and ".join(f"{spread:.3g} of {name}" for name, spread in self.assumed.items())
+        typical = f"; assumes a standard deviation of {spreads}" if spreads else ""
+        return f"{self.statistic}: {goal}{of} needs {', or '.join(ways) if ways else nothing}{typical}"
+
+
+def noise_of_total(plan: Plan) -> float:
+    """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
+    stated = plan.protocol.TRAITS.planning.noise_variance(plan.protocol, plan.target)
+    predicted = float(plan.prediction.get("mse_noise", 0.0))
+    # As predictions are written.
+    return math.sqrt(predicted if stated is None else float(f"{stated:.6g}")) * plan.target.parties
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """A study, its plan, and how many ``records`` it has, as far as is public (parties, if they are the unit)."""
+
+    study: StudyTerms
+    plan: Plan
+    records: float
+    # How many studies are drawn; a party that takes part need not know to the percent.
+    studies: int = _STUDIES
+
+    @property
+    def parties(self) -> int:
+        return self.plan.target.parties
+
+    @property
+    def drawn(self) -> float:
+        """How many records are drawn: one at least, as nothing is to be expected of none."""
+        return max(self.records, 1.0)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
+        return noise_of_total(self.plan)
+
+    @cached_property
+    def expectation(self) -> Expectation:
+        return Expectation(self.study.workload, self.noise, self.drawn, self.plan.value_step, self.studies)
+
+    @property
+    def expected(self) -> tuple[Expected, ...]:
+        return self.expectation.expected
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [term.to_json() | self._remedies(term) | self._bins(term) for term in self.expected]
+
+    def sentences(self) -> list[str]:
+        """The sentences of the forecast, one for each statistic, and what the intervals are about where that is not usual."""
+        return [*map(self._sentence, self.expected), *([ABOUT_THESE] if self.study.workload.these_records else [])]
+
+    @property
+    def lost(self) -> list[str]:
+        """The statistics whose first answers noise would hide, with what would do, a sentence each."""
+        return [self._hopeless(term) for term in self.expected if term.hopeless]
+
+    @property
+    def by_rounds(self) -> list[str]:
+        """The linear regressions whose error is above what rounds had where they were measured, a sentence each with the call."""
+        target, (records, epsilon, delta) = self.plan.target, _MEASURED
+        if target.nats is not None or self.study.unit != PrivacyUnit.RECORD:
+            return []
+        if mu_of_budget(target.epsilon, target.delta) * math.sqrt(self.drawn) < mu_of_budget(epsilon, delta) * math.sqrt(records):
+            return []
+        return [
+            f"{term.statistic.text}: one release has more than {_BY_ROUNDS} times the error of pooled data. "
+            f"Rounds had less on {_ON}: "
+            f'quietmean.learning.GeneralizedLinearModel("{term.statistic.formula}", columns, family="gaussian", '
+            f"epsilon={target.epsilon:g}, delta={target.delta:g})"
+            for term in self.expected
+            if isinstance(term.statistic, LinearRegression) and (term.hopeless or math.hypot(1, term.ratio[0]) > _BY_ROUNDS)
+        ]
+
+    def lines(self, needed: Sequence[Needed] = ()) -> list[str]:
+        """Half the width of each statistic's interval at a typical spread, and beside it what is ``needed`` for another one."""
+        lines = []
+        for term in self.expected:
+            if term.hopeless:
+                lines.append(f"! {self._hopeless(term)}")
+                continue
+            of_term = f", {term.term}" if term.term else ""
+            noise = "" if term.population is not None else " from the noise alone"
+            spreads = [f"{spread:.3g}" for spread in self.expectation.assumed(term.statistic).values()]
+            typical = f" (typical spread {' and '.join(spreads)})" if spreads and _depends_on_spread(term) else ""
+            own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
+            flagged = [f"flagged or hidden in {percent_text(term.flagged)} of studies"] if term.flagged >= _WORTH_SAYING else []
+            power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
+            interval = f"interval {for_terminal(either_side(bound_text(term.usual_width / 2)))}{noise}{typical}"
+            lines.append(f"{term.statistic.text}{of_term}: {'; '.join([interval, *own, *power, *flagged])}")
+        return lines
+
+    def shortly(self) -> list[str]:
+        """Return how far the noise moves each statistic, half the width of its 95 % interval, in a few words."""
+        about = "noise; these records alone" if self.study.workload.these_records else "noise"
+        return [
+            f"{term.statistic.text} " + ("hidden by noise" if term.hopeless else f"{_half(term.noise)} ({about})")
+            for term in self.expected
+        ]
+
+    def require_hope(self) -> None:
+        """Raises :class:`InputError` for statistics whose first answers noise would hide, with what would do.
+
+        Not where the study says ``accept_wide``.
+        """
+        if self.study.accept_wide:
+            return
+        lost = self.expectation.hopeless
+        if lost:
+            wide = named("accept-wide", "True", file="accept_wide = true")
+            raise InputError(
+                f"{'; '.join(self._hopeless(term) for term in lost)}. Change the study, or accept intervals wider than what is "
+                f"known already with {wide}."
+            )
+
+    def _sentence(self, term: Expected) -> str:
+        if term.hopeless:
+            return self._hopeless(term)
+        of_term = f" (of {term.term})" if term.term else ""
+        text = f"{term.statistic.text}: expected width of the 95 % interval{of_term} {_range(term.noise)} from the noise"
+        if term.population is not None:
+            text += f", {_range(term.population)} for the population; noise is {_range(term.ratio)} times sampling error"
+        if _depends_on_spread(term):
+            text += f"; ranges are over standard deviations of {SPREADS[0]:.0%} to {SPREADS[1]:.0%} of the bounds"
+        if term.power is not None:
+            text += f"; power {100 * term.power:.0f} % at the 5 % level"
+        if term.flagged >= _WORTH_SAYING:
+            text += f"; flagged or hidden in {100 * term.flagged:.0f} % of such studies"
+        alone = math.sqrt(1 / term.budget_part) if term.budget_part > 0 else 1.0
+        if alone > _ENOUGH_DIGITS:
+            text += f"; it uses {percent_text(term.budget_part)} of the budget, alone it would be {alone:.1f} times sharper"
+        bins = self._bins(term).get("best_bins")
+        return f"{text}; about {bins} bins serve best" if bins else text
+
+    def _hopeless(self, term: Expected) -> str:
+        needed = self._remedies(term)
+        ways = []
+        if "records_needed" in needed:
+            ways.append(f"about {_round_up(needed['records_needed']):,.0f} {self.study.workload.counted}")
+        if "parties_needed" in needed and self.study.unit.within_party:
+            ways.append(f"{_round_up(needed['parties_needed']):,.0f} parties of this size")
+        if "epsilon_needed" in needed:
+            ways.append(f"epsilon {bound_text(needed['epsilon_needed'])}")
+        would = f"Enough would be {' or '.join(ways)}" if ways else f"No number of {self._counted} and no epsilon would help"
+        return f"{term.statistic.text}: noise hides the answer. {would}"
+
+    def _remedies(self, term: Expected) -> dict[str, float]:
+        if not term.hopeless:
+            return {}
+        remedies = {}
+        if math.isfinite(term.records):
+            remedies["records_needed"] = math.ceil(self.drawn * term.records)
+            remedies["parties_needed"] = math.ceil(self.parties * term.records)
+        epsilon = self._epsilon(term.less_noise)
+        return remedies | ({} if epsilon is None else {"epsilon_needed": epsilon})
+
+    def needed(self, width: float | None, power: float | None) -> list[Needed]:
+        """The smallest numbers for a width of the headline term's interval, or a power at 5 %, of each statistic that has it."""
+        needed, spread = [], {term.statistic.text for term in self.expected if _depends_on_spread(term)}
+        for statistic in self.study.workload.statistics:
+            for aim, goal in (("width", width), ("power", power)):
+                if goal is None:
+                    continue
+
+                def enough(drawn: Simulated, aim: str = aim, goal: float = goal) -> bool:
+                    return drawn.width <= goal if aim == "width" else drawn.power >= goal
+
+                if aim == "power" and math.isnan(self.expectation.drawn(statistic).power):
+                    needed.append(Needed(statistic.text, "", aim, goal, None, None, None, reason="it has no test"))
+                    continue
+                more, less_noise = self.expectation.needed(statistic, enough)
+                possible = math.isfinite(more)
+                needed.append(
+                    Needed(
+                        statistic.text,
+                        self.expectation.drawn(statistic).term,
+                        aim,
+                        goal,
+                        math.ceil(self.drawn * more) if possible else None,
+                        math.ceil(self.parties * more) if possible else None,
+                        self._epsilon(less_noise),
+                        counted=self._counted,
+                        planned=self.drawn,
+                        interval=_interval(self.expectation.drawn(statistic)) if aim == "width" else "",
+                        assumed=self.expectation.assumed(statistic) if statistic.text in spread else {},
+                    )
+                )
+        return needed
+
+    @property
+    def _counted(self) -> str:
+        return self.study.workload.counted if self.study.workload.of_persons else "records"
+
+    def _epsilon(self, less_noise: float) -> float | None:
+        """The budget with so many times less noise, at the same delta; None beyond any sensible one."""
+        target = self.plan.target
+        if target.nats is not None:
+            return None
+        needed_mu = mu_of_budget(target.epsilon, target.delta) * less_noise
+        if mu_of_budget(_LARGEST_EPSILON, target.delta) < needed_mu:
+            return None
+        low, high = target.epsilon if less_noise >= 1 else _LEAST_EPSILON, _LARGEST_EPSILON
+        while high / low > _ENOUGH_DIGITS:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if mu_of_budget(middle, target.delta) >= needed_mu else (middle, high)
+        return high
+
+    def _bins(self, term: Expected) -> dict[str, int]:
+        """Which number of bins serves best, for a histogram with one."""
+        statistic, columns = term.statistic, self.study.workload.columns
+        if not isinstance(statistic, Histogram) or statistic.edges is not None or not cut_evenly(columns[statistic.column]):
+            return {}
+        share = math.sqrt(term.budget_part) or 1.0
+        # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.
+        deviation = self.noise / self.drawn / (self.study.workload.sensitivity * share / math.sqrt(2))
+        return {"best_bins": best_bins(columns[statistic.column], self.drawn, deviation)}
+
+
+def _interval(drawn: Simulated) -> str:
+    """Say which interval's width is asked for."""
+    return "population" if drawn.sampled else "noise"
+
+
+def _depends_on_spread(term: Expected) -> bool:
+    """Is its width a range, over what nobody guessed?"""
+    return any(pair is not None and pair[0] != pair[1] for pair in (term.noise, term.population))
+
+
+def _half(pair: tuple[float, float]) -> str:
+    low, high = (f"{end / 2:.2g}" for end in pair)
+    half = low if low == high else f"{low} to {high}"
+    return either_side(half)
+
+
+def _range(pair: tuple[float, float]) -> str:
+    low, high = (f"{end:.3g}" for end in pair)
+    return low if low == high else f"{low} to {high}"
+
+
+def _round_up(value: float) -> float:
+    """Round up to two digits."""
+    step = 10.0 ** max(math.floor(math.log10(value)) - 1, 0)
+    return math.ceil(value / step) * step
