@@ -219,8 +219,8 @@ class _Hasty(PushSumParty):
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (_Talkative, "declared transcript does not have"),
-        (_Hasty, "holds 0.571429 of the target's value, the protocol declares 0.0714286"),
+        (_Talkative, "shows the adversary a message in round 1 that the protocol does not declare"),
+        (_Hasty, "holds 0.571429 of the target's value, and the protocol declares 0.0714286"),
     ],
 )
 def test_machines_that_send_something_else_are_not_what_was_certified(build: type[PushSumParty], words: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.cli.screens import MORE
 from quietmean.node import Identity
 from quietmean.studies.agreement.any_study import load_any
 from quietmean.studies.agreement.invitation import Invitation
@@ -120,7 +121,8 @@ def test_the_first_screen_is_short_and_asks_for_no_yes(kind: Kind, capsys: pytes
     assert "yes" not in " ".join(first).split()
     main([*line, "--details"])
     details = capsys.readouterr().out.splitlines()
-    assert details[: len(first)] == first
+    assert first[-1] == MORE
+    assert details[: len(first) - 1] == first[:-1]
     main([*line, "--json"])
     for finding in json.loads(capsys.readouterr().out)["here"]:
         assert f"{finding['name']}: ok, {finding['text']}" in details
