@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
-from quietmean.cli.screens import BELOW, NO, OK, print_lines, rows
+from quietmean.cli.screens import BELOW, MORE, NO, OK, print_lines, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_as, read_json
 from quietmean.core.party import PartyId
@@ -99,6 +99,8 @@ def simulate_command(
             f"mean squared error {result.mse:.5g} per coordinate (standard error {result.mse_standard_error:.2g}) "
             f"over {len(result.errors)} runs (predicted {result.prediction:.5g})"
         )
+    else:
+        print_lines([MORE])
 
 
 def _simulated(plan: Plan, result: SimulationResult, seconds: float) -> list[str]:
@@ -327,6 +329,8 @@ def attack_command(
     if details:
         out.print()
         _show(result, names)
+    else:
+        print_lines([MORE])
 
 
 def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], seconds: float) -> list[str]:
