@@ -195,7 +195,8 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
         name, above = winner.plan.protocol.name, candidates[0].mse
         outcome = f"{name} would be first" if name != first else f"{name} would stay first"
         # Of a target in nats the mean is exact.
-        times = f" ({winner.mse / above:.3g} times that above)" if above else ""
+        factor = f"{winner.mse / above:.3g}" if above else "1"
+        times = f" ({factor} times that above)" if factor != "1" else ""
         sentences.append(f"{condition} {outcome}, with predicted MSE {winner.mse:.3g}{times}")
     return sentences
 
