@@ -281,7 +281,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert words.count("\n") <= 7
     assert max(map(len, words.splitlines())) <= 80
     assert "OK  no contradiction" in words
-    assert f"{document['power']['trials']:,} runs can show epsilon" in words
+    assert f"If the promise is kept, {document['power']['trials']:,} runs find epsilon" in " ".join(words.split())
     main([*common, "--details"])
     assert "nothing contradicts the certificate" in capsys.readouterr().out
     for extra, word in (

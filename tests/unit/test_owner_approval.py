@@ -165,7 +165,7 @@ def test_the_contract_names_the_signatures_and_no_other_yes(capsys: pytest.Captu
     assert "To agree" not in told
     write_policy()
     main(shown)
-    assert "To agree: --accept " in capsys.readouterr().out
+    assert "To agree, join or send with --accept " in capsys.readouterr().out
 
 
 @pytest.mark.sampled(1)

@@ -214,7 +214,8 @@ def contract_command(
             signed = count_of(least, "of its approvers signs", "of its approvers sign")
             out.print(f"Required: {signed}, with quietmean site approve.")
         more = "" if details else f"   All {len(contract.facts())} terms: --details"
-        out.print(f"{'To sign' if least else 'To agree'}: --accept {contract.accept_digest[:DIGITS]}{more}")
+        agree = "To agree, join or send with --accept"
+        out.print(f"{'To sign: --accept' if least else agree} {contract.accept_digest[:DIGITS]}{more}")
 
 
 @Parameter(name="*")

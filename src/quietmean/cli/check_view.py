@@ -49,13 +49,14 @@ _SCREEN, _HALF = WIDTH - 1, 34
 class Finding:
     """One thing that was looked at here. ``text``: what was found, or what is wrong and what to do.
 
-    ``short``: what the first screen says of it, once it passed; by default the text, and nothing for None.
+    ``short``: what the first screen says of it, once it passed; by default the text, and nothing for None. ``doubts``: beside.
     """
 
     name: str
     passed: bool
     text: str
     short: str | None = ""
+    doubts: Sequence[str] = ()
 
     @classmethod
     def of(cls, name: str, look: Callable[[], str], short: str | None = "") -> Self:
@@ -119,16 +120,11 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
 
 def expected_finding(forecast: Forecast) -> Finding:
     """How wide the intervals will be."""
-
-    def look() -> str:
-        return "; ".join(forecast.sentences())
-
-    found = Finding.of("expected", look)
-    return (
-        replace(found, short=f"expected {some_of([line.removeprefix('! ') for line in forecast.lines()], 2)}")
-        if found.passed
-        else found
-    )
+    if not (found := Finding.of("expected", lambda: "; ".join(forecast.sentences()))).passed:
+        return found
+    good = [line for line in forecast.lines() if not line.startswith("! ")]
+    doubts = [f"expected {line.removeprefix('! ')}" for line in forecast.lines() if line.startswith("! ")]
+    return replace(found, short=f"expected {some_of(good, 2)}" if good else None, doubts=doubts)
 
 
 def beside_this_clock(seconds: float, digits: int = 0) -> str:
@@ -277,6 +273,7 @@ class CheckScreen:
         for left, right in zip_longest(short[::2], short[1::2], fillvalue=""):
             yield f"  ok  {left:<{_HALF}}  {'ok  ' if right else ''}{right}".rstrip()
         yield from (f"  ok  {printable(text)}" for text in passed if len(text) > _HALF)
+        yield from (f"  !   {printable(doubt)}" for finding in self.findings for doubt in finding.doubts)
         yield from (f"  NO  {finding.name}: {printable(finding.text)}" for finding in self.findings if not finding.passed)
 
     def _what_next(self) -> Iterator[str]:

@@ -173,8 +173,11 @@ def show_session(document: dict[str, Any], account: Account | None, *, details: 
                 out.print(message)
         for line in screen_of(receipt, details=details):
             out.print(readable_line(line))
+        saved = near(Path(document["receipt"]))
+        out.print(f"Saved     {saved}")
         if account is not None:
             show_balance(account, details=details)
+        out.print(f"Next      quietmean verify receipt {quote(saved)}")
     if has_failed(receipt):
         raise SystemExit(ProtocolFailure.exit_code)
 

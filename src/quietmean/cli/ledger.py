@@ -191,7 +191,7 @@ def _first_screen(account: Account, twins: Sequence[str], *, alone: bool) -> Ite
     if len(account.entries) > len(latest):
         yield f"  and {count_of(len(account.entries) - len(latest), 'earlier entry', 'earlier entries')}: --details"
     yield f"Costs here are at delta {delta_shown(budget.delta)}, and a study's own screens have its delta."
-    yield f"They add up as squares. So used and left do not make {budget.epsilon:g}."
+    yield f"Squares of mu add up. So used and left do not make {budget.epsilon:g}."
 
 
 def account_json(account: Account) -> dict[str, Any]:
@@ -277,7 +277,8 @@ def _short_balance(account: Account) -> str:
         return f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
     if account.overspent:
         return f"nothing left of {budget.epsilon:g}: epsilon {epsilon_shown(account.charged_epsilon)} is used"
-    return f"{left_shown(account.remaining_epsilon)} of {budget.epsilon:g} left"
+    squares = " (costs do not add up: quietmean site budget)" if account.charged_epsilon else ""
+    return f"{left_shown(account.remaining_epsilon)} of {budget.epsilon:g} left{squares}"
 
 
 def show_balance(account: Account, *, details: bool = False) -> None:

@@ -351,11 +351,12 @@ def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], 
         lines.append(f"{NO}The certificate promises nothing here, so nothing can contradict it.")
     else:
         lines.append(f"{OK}no contradiction ({p})")
-    noticed = f" They notice a broken promise from epsilon {epsilon_shown(power.epsilon_noticed)} on."
-    more = f", and from {epsilon_shown(closer.epsilon_noticed)} on"
+    noticed = f" If epsilon {epsilon_shown(power.epsilon_noticed)} leaks, 9 of 10 attacks contradict it."
+    more = f" and {epsilon_shown(closer.epsilon_noticed)}"
     known = not math.isinf(power.epsilon_noticed)
     text = (
-        f"{power.trials:,} runs can show epsilon {_short(power.epsilon_found)} at most.{noticed if known else ''} "
+        f"If the promise is kept, {power.trials:,} runs find epsilon {_short(power.epsilon_found)} at most."
+        f"{noticed if known else ''} "
         f"With --trials {closer.trials}: {_short(closer.epsilon_found)}{more if known else ''}."
     )
     return [*lines, f"{BELOW}{text}"]

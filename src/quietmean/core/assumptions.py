@@ -123,8 +123,8 @@ def listing(assumptions: Iterable[Mapping[str, str]], where: str = "--json") -> 
     lines = [f"these figures assume {count_of(len(listed), 'thing')} ({where} has each in full):"]
     for group, (first, *more) in groupby(listed, key=lambda assumption: assumption.group):
         full = [first, *(one for one in more if one.key in _DECLARED)]
-        others = [one.key.replace("-", " ") for one in more if one.key not in _DECLARED]
-        also = f" Also: {', '.join(others)}." if others else ""
+        others = 1 + len(more) - len(full)
+        also = f" And {others} more." if others else ""
         lines.append(f"- {group}: {' '.join(map(str, full))}{also}")
     return lines
 

@@ -252,7 +252,11 @@ def _false(end: Ended) -> str:
 
 def _hidden(end: Ended) -> str:
     count = {"hidden": f"{len(end.hidden)}", "all": f"{len(end.terms)}"}
-    return phrase("The noise is larger than the value: {names} ({hidden} of {all}).", names=_and(end.hidden), **count)
+    # What all names begin with is said once.
+    same, found, _ = end.hidden[0].rpartition(") ")
+    same = f"{same}) " if found and all(name.startswith(f"{same}) ") for name in end.hidden) else ""
+    names = same + _and([name.removeprefix(same) for name in end.hidden])
+    return phrase("The noise is larger than {hidden} of the {all} values: {names}.", names=names, **count)
 
 
 def _whole_site(end: Ended) -> str:

@@ -137,9 +137,9 @@ def _moved(around: Around, reading: TermReading) -> float:
 
 
 _HOW = {
-    Checked.EACH_RELEASE: "each release is held against the bounds by itself",
+    Checked.EACH_RELEASE: "only numbers of a party that no values within the bounds give are noticed",
     Checked.EACH_CONTRIBUTION: "each contribution is held against the bounds, though nobody learns it",
-    Checked.RESULT: "only the result is held against the bounds: within them and the noise it can be anything",
+    Checked.RESULT: "only a result that no values within the bounds give is noticed",
     Checked.NOTHING: "nothing bounds what is possible",
 }
 # Digits of a bound for people, which is rounded up.
@@ -327,4 +327,4 @@ def checked_text(by: Mapping[str, Any]) -> str:
     if not lies:
         return f"unchecked: the result needs all {sums} sums that came, so nobody would notice a wrong one"
     wrong = "One wrong sum" if lies == 1 else f"Up to {lies} wrong sums"
-    return f"checked: {sums} sums of members came, and {needed} are enough. {wrong} would have been noticed for certain"
+    return f"checked: {sums} sums came, and {needed} of them give the result. {wrong} would have been noticed for certain"
