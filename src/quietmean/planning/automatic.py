@@ -6,6 +6,7 @@ promise beforehand to cost no more than the target.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -146,7 +147,7 @@ def _preferred_sentence(best: Candidate) -> str:
     leaving = target.parties - target.responding
     return (
         f"protocol {PREFERRED}, chosen automatically: no server, {target.colluding} of {target.parties} parties may collude "
-        f"and {leaving} leave; expected mean squared error {best.mse / best.mse_central:.3g} times that of a trusted "
+        f"and {leaving} leave; expected error {math.sqrt(best.mse / best.mse_central):.3g} times that of a trusted "
         "curator"
     )
 
