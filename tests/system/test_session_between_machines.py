@@ -91,7 +91,7 @@ def sealed(terms: dict[str, Any]) -> Path:
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is made in.*")
-        warnings.filterwarnings("ignore", message="nobody compared the words.*")
+        warnings.filterwarnings("ignore", message="nobody compared the safety code.*")
         yield
 
 

@@ -42,7 +42,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in NAMES:
         Identity.generate().save(Path(f"{name}.key"))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*is made in.*|nobody compared the words.*")
+        warnings.filterwarnings("ignore", message=".*is made in.*|nobody compared the safety code.*")
         yield
 
 
