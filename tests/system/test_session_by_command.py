@@ -244,7 +244,7 @@ def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: P
         assert OwnerApproval.load(approval).terms.contract == agreed.digest
         Path("train.py").write_text(RUNNING)
         assert "approval" in str(fails(shlex.split(shown("join", "north"))[1:], capsys, warned=True))
-        with pytest.warns(UserWarning, match="is made in|as the coordinator gave them"):
+        with pytest.warns(UserWarning, match="is made in|else their keys may be false"):
             qm.session("session.sealed", key="north.key", account="north", approvals=[approval]).give_up()
         assert "0 of 10 rounds began" in ask(desk.port, cookie, "/result/session-north")
     receipt = json.loads(Path("session-north.receipt.json").read_text())

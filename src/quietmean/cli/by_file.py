@@ -26,7 +26,7 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
-from quietmean.cli.screens import NEXT, print_lines, rows
+from quietmean.cli.screens import print_lines, rows
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import (
     FileKind,
@@ -270,7 +270,7 @@ def send_command(
     if has_committee(sealed.terms):
         print_lines(indented("Send", f"{near(path)} to the members: as a file, or with --drop https://HOST."))
     else:
-        print_lines([f"{NEXT}study combine {quote(str(study))} {quote(near(path))} OTHER.contribution ..."])
+        print_lines([f"{'They run':10}quietmean study combine {quote(str(study))} {quote(near(path))} OTHER.contribution ..."])
 
 
 # What a contributor reads again of the terms.

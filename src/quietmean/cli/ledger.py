@@ -277,7 +277,7 @@ def _short_balance(account: Account) -> str:
         return f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
     if account.overspent:
         return f"nothing left of {budget.epsilon:g}: epsilon {epsilon_shown(account.charged_epsilon)} is used"
-    squares = " (costs do not add up: quietmean site budget)" if account.charged_epsilon else ""
+    squares = " (costs combine by squares, not by sums)" if account.charged_epsilon else ""
     return f"{left_shown(account.remaining_epsilon)} of {budget.epsilon:g} left{squares}"
 
 

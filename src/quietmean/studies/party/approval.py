@@ -376,9 +376,7 @@ class Consent:
         trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
         self.policy.refuse_trust(trusted)
         if trusted and not ask:
-            self.warn(
-                f"nobody compared the safety code with {', '.join(trusted)}. So their keys are as the coordinator gave them"
-            )
+            self.warn(f"nobody compared the safety code with {', '.join(trusted)}. Call them, else their keys may be false")
         return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
