@@ -123,8 +123,8 @@ def expected_finding(forecast: Forecast) -> Finding:
     if not (found := Finding.of("expected", lambda: "; ".join(forecast.sentences()))).passed:
         return found
     good = [line for line in forecast.lines() if not line.startswith("! ")]
-    doubts = [f"expected {line.removeprefix('! ')}" for line in forecast.lines() if line.startswith("! ")]
-    return replace(found, short=f"expected {some_of(good, 2)}" if good else None, doubts=doubts)
+    short = f"expected {some_of(good, 2)}" if good else None
+    return replace(found, short=short, doubts=[f"expected {lost}" for lost in forecast.lost])
 
 
 def beside_this_clock(seconds: float, digits: int = 0) -> str:
