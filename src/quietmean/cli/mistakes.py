@@ -132,8 +132,8 @@ def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
     known = {line.split()[-1]: line for line in reversed(EXAMPLES)} | {name: name for name in app if not name.startswith("-")}
     own = {line.split()[-1]: line for line in EXAMPLES if group and line.startswith(f"{group} ")}
     near = _near(word, own) or _near(word, known) or _near(word, _MEANT, 0.8)
-    lists = f"quietmean {group} --help lists its commands" if group else "See quietmean --help --all."
-    return f"{word!r} is not a command of {where}{near}: {lists}"
+    lists = f"quietmean {group} --help" if group else "quietmean --help --all"
+    return f"{word!r} is not a command of {where}{near}. See {lists}."
 
 
 def _before_a_command(command: str | None, tokens: Sequence[str]) -> str | None:
