@@ -32,7 +32,7 @@ from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
 from support.command_lines import fails
-from support.refusals import refused
+from support.refusals import raised, refused
 
 # -- What is taken where no protocol is named: packed secret sharing where it can be had; plan, run, join and Python agree.
 TARGET = qm.Target(parties=8, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.125)
@@ -275,6 +275,16 @@ def test_where_nobody_leaves_more_rounds_are_not_paid_for() -> None:
     assert template_of(found, target).rounds == min(
         template_of(choice, target).rounds for choice in IncA.TRAITS.planning.alternatives(IncA(), target)
     )
+
+
+def test_a_plan_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as it is asked for; of an equal target that is written differently, whose seed is another one, it is another."""
+    target = Target(parties=4, epsilon=3.0, delta=1e-6, colluding=1)
+    first = calibrate(target, IncA(rounds=3))
+    monkeypatch.setattr("quietmean.planning.calibrate.find_levels", None)
+    assert calibrate(replace(target), IncA(rounds=3)) == first
+    for other, protocol in ((replace(target, epsilon=3), IncA(rounds=3)), (target, IncA(rounds=4))):
+        raised(TypeError, "", calibrate, other, protocol)
 
 
 def test_messages_are_a_column_of_the_ranking() -> None:

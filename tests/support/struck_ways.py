@@ -27,9 +27,6 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.ledger import Ledger
 from quietmean.node.local import fork_server
-from quietmean.planning import Plan, calibrate
-from quietmean.protocols.mechanism import Mechanism
-from quietmean.protocols.target import Target
 from quietmean.studies.agreement.any_study import any_of_tables
 from quietmean.studies.outcome.feasible import feasible
 from support.injected import Faults, Rule, places_of_faults
@@ -178,18 +175,8 @@ class _ForkedServer:
 
 
 def prepare() -> None:
-    """What all of them import on their way, by a small study and a contribution; and the plans that take seconds."""
+    """What all of them import on their way, by a small study and a contribution; and plans that take seconds, which it keeps."""
     patch.object(asyncio, "create_subprocess_exec", _ForkedServer.start).start()
-    calibrated, kept = calibrate._calibrated, dict[str, Plan]()
-
-    def once(target: Target, protocol: Mechanism, *more: Any) -> Plan:
-        # A plan is a function of these, as other tests guard.
-        key = repr((target, type(protocol), vars(protocol), more))
-        if key not in kept:
-            kept[key] = calibrated(target, protocol, *more)
-        return kept[key]
-
-    patch.object(calibrate, "_calibrated", once).start()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_DATA_HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
         for way in ("run", "file"):

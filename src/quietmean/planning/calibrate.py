@@ -6,6 +6,7 @@ import bisect
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,8 @@ _UNFORESEEN = (
 _OWN_NOISE = "own noise alone keeps the target against every coalition, so no gate is needed"
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM = 600
+# So many plans are remembered.
+_KEPT = 64
 # Of an epsilon, what rounding up may add. Deltas beyond a thousandth are nobody's; halves of epsilon that are tried.
 _ROUNDED, _LARGEST_POWER, _MOST_HALVES = 1e-9, -3, 8
 
@@ -145,7 +148,9 @@ def calibrate(
         raise InputError(f"protocol {protocol.name} keeps a target in epsilon, none in nats. Name adqsp, or give epsilon.")
 
     def planned(goal: Target) -> Plan:
-        return _calibrated(goal, protocol, calibration, dissemination, executions, (trials, max_messages), seed)
+        # Equal targets may be written differently, such as 1 and 1.0, and have other seeds then.
+        written = str(goal.describe())
+        return _calibrated(goal, written, protocol, calibration, dissemination, executions, (trials, max_messages), seed)
 
     with saying_what_was_chosen(protocol):
         plan = planned(target)
@@ -161,8 +166,11 @@ def refuse_levels(protocol: Mechanism) -> None:
             raise InputError(f"{parameter.key} is given, but calibration chooses it. Leave it out.")
 
 
+# A command or a page asks several times for the same plan, which may take seconds.
+@lru_cache(_KEPT)
 def _calibrated(
     target: Target,
+    written: str,
     protocol: Mechanism,
     calibration: CalibrationMethod,
     dissemination: ResultBroadcast | None,
@@ -170,7 +178,7 @@ def _calibrated(
     limits: tuple[int | None, int | None],
     seed: Seed | None,
 ) -> Plan:
-    """``limits``: trials and max_messages, as :func:`calibrate` has them."""
+    """``written``: the target as text, for the seed; ``limits``: trials and max_messages, as :func:`calibrate` has them."""
     trials, max_messages = limits
     exact = calibration == CalibrationMethod.EXACT
     if not (exact and protocol.TRAITS.planning.alternatives(protocol, target)):
@@ -180,7 +188,7 @@ def _calibrated(
     if design is not None:
         return Plan(target, design.protocol, spread, _designed(design))
     template = template_of(protocol, target)
-    seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(template.describe()))
+    seed = seed or Seed.public("calibration", written, protocol.name, str(template.describe()))
     if not protocol.traits.private:
         error = predicted_error(target, template, ChosenLevels(0.0, 0.0, 0.0, estimates_of(target, template, seed), {}))
         return Plan(target, template.TRAITS.planning.finalised(template, target), spread, {**error, "certificate": "no privacy"})
