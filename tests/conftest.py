@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.effort import THOROUGH
+from support.effort import THOROUGH, covering, spread
 from support.kinds import KINDS, Kind
 from support.ports import reserved
 
@@ -39,16 +39,15 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked ``sampled(k)``, k of its cases, evenly spread, run everywhere; the others are slow."""
-    cases: dict[str, list[pytest.Item]] = {}
+    """Of a test that is marked ``sampled``, some of its cases run everywhere; the others are slow."""
+    cases: dict[str, list[pytest.Function]] = {}
     for item in items:
-        if item.get_closest_marker("sampled"):
+        if item.get_closest_marker("sampled") and isinstance(item, pytest.Function):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for every in cases.values():
         marker = every[0].get_closest_marker("sampled")
         assert marker is not None
-        count = marker.args[0]
-        kept = {index * len(every) // count for index in range(count)}
+        kept = spread(len(every), *marker.args) if marker.args else covering([item.callspec.params for item in every])
         for index, item in enumerate(every):
             if index not in kept:
                 item.add_marker(pytest.mark.slow)

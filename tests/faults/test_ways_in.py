@@ -17,7 +17,8 @@ from support.struck_ways import YES, StruckParties, changes_of, feature_cells, p
 from support.ways_in import MEMBERS, NAMES, WAYS, Cell, Consortium
 
 SEED = os.environ.get("QUIETMEAN_SEED", "0")
-CELLS = [pytest.param(feature, cell, id=f"{feature}-{cell.way}") for feature, cell in feature_cells()]
+CELLS = {(feature, cell.way): cell for feature, cell in feature_cells()}
+TAKEN, REFUSED = ([cell for cell in CELLS if (table()[cell[0]][cell[1]] == YES) is taken] for taken in (True, False))
 # One party runs all or folds the files of all; members can do without one who comes late.
 _RESULTS = {"run": {1}, "file": {1}, "committee": {len(MEMBERS) - 1, len(MEMBERS)}}
 # Some protocols round differently at each party. Gossip ends when no party is further from the mean than 1e-9 of the
@@ -32,30 +33,32 @@ def commands() -> Iterator[Commands]:
 
 
 def test_the_table_has_every_feature_in_every_way() -> None:
-    assert {(feature, way) for feature, ways in table().items() for way in ways} == {
-        (feature, cell.way) for feature, cell in feature_cells()
-    }
+    assert {(feature, way) for feature, ways in table().items() for way in ways} == set(CELLS)
     assert all(set(ways) == set(WAYS) for ways in table().values())
 
 
-@pytest.mark.parametrize(("feature", "cell"), CELLS)
-def test_a_cell(
-    feature: str,
-    cell: Cell,
-    own_folders: None,
-    tmp_path: Path,
-    free_ports: Callable[[int], list[int]],
-    request: pytest.FixtureRequest,
+@pytest.mark.parametrize(("feature", "way"), REFUSED)
+def test_a_cell_that_is_refused(
+    feature: str, way: str, own_folders: None, tmp_path: Path, free_ports: Callable[[int], list[int]]
 ) -> None:
+    assert consortium(CELLS[feature, way], tmp_path, free_ports).refused_before() == table()[feature][way]
+
+
+def consortium(cell: Cell, folder: Path, free_ports: Callable[[int], list[int]]) -> Consortium:
     write_cell_policy(cell)
-    parties = Consortium(cell, tmp_path, free_ports(len(cell.names)), charging=True)
-    said = table()[feature][cell.way]
-    if said != YES:
-        assert parties.refused_before() == said
-        return
+    return Consortium(cell, folder, free_ports(len(cell.names)), charging=True)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(("feature", "way"), TAKEN)
+def test_a_cell(
+    feature: str, way: str, own_folders: None, tmp_path: Path, free_ports: Callable[[int], list[int]], commands: Commands
+) -> None:
+    cell = CELLS[feature, way]
+    parties = consortium(cell, tmp_path, free_ports)
     print(f"QUIETMEAN_SEED={SEED}")
     seed = f"{SEED} {feature} {cell.way}"
-    results = StruckParties(request.getfixturevalue("commands"), parties, seed, changes_of(feature)).results()
+    results = StruckParties(commands, parties, seed, changes_of(feature)).results()
     assert len(results) in _RESULTS.get(cell.way, {len(NAMES)})
     # Who comes again to a session has the rounds that are left.
     whole, apart = max(results, key=len), _APART.get(feature, 1e-9)

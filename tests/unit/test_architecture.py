@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -19,6 +20,7 @@ import pytest
 import quietmean
 from golden.interfaces import Execution, registry, silence
 from golden.machines import load
+from support.effort import covering
 
 PACKAGE = Path(quietmean.__file__).parent
 # The only folder that may ask the operating system for randomness.
@@ -596,3 +598,14 @@ def test_every_table_of_refusals_has_its_test(pytestconfig: pytest.Config) -> No
     written = "\n".join(path.read_text() for path in tests.rglob("test_*.py"))
     used = re.findall(r'\brefused_(?:rows|table)\("(\w+)"\)', written)
     assert sorted(used) == sorted(tomllib.loads((tests / "data" / "refusals.toml").read_text("utf-8")))
+
+
+@pytest.mark.parametrize(("features", "ways"), [(1, 1), (1, 9), (9, 1), (18, 6), (6, 18), (7, 7)])
+def test_a_sample_of_a_matrix_has_each_value_of_each_parameter(features: int, ways: int) -> None:
+    """Where some cells are missing, too; and no value much more often than another."""
+    cells = [{"feature": one, "way": other} for one in range(features) for other in range(ways) if (one * other) % 5 != 4]
+    kept = [cells[place] for place in covering(cells)]
+    for name in ("feature", "way"):
+        assert {cell[name] for cell in kept} == {cell[name] for cell in cells}
+    assert len(kept) <= max(features, ways) + 1
+    assert max(Counter(cell["way"] for cell in kept).values()) <= -(-len(kept) // ways) + 1
