@@ -167,7 +167,7 @@ def test_a_member_that_comes_when_the_others_have_ended_is_told_so(
         members.start(MEMBERS[-1])
         members.until(MEMBERS[-1], "the time to start has passed: they may have gone on without this party")
         said = (tmp_path / f"{MEMBERS[-1]}.err").read_text()
-        assert re.search(r"agreement: waiting for m\d, m\d, m\d, m\d until \d\d", said), said
+        assert re.search(r"agreement, waiting for m\d, m\d, m\d, m\d until \d\d", said), said
     finally:
         for process in members.running.values():
             process.kill()

@@ -254,10 +254,10 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
         shown.report(event)
     assert capsys.readouterr().err.splitlines() == [
         "quietmean: [2/4] mixing: exchange 2 of 5, with bob, eve",
-        "quietmean: [2/4] mixing, exchange 2: waiting for eve until 2090-01-01 12:00",
-        "quietmean: [2/4] mixing, exchange 2: waiting for bob until 2090-01-01 12:00",
+        "quietmean: [2/4] mixing, exchange 2, waiting for eve until 2090-01-01 12:00",
+        "quietmean: [2/4] mixing, exchange 2, waiting for bob until 2090-01-01 12:00",
         "quietmean: [2/4] mixing, exchange 2: went on without eve",
-        "quietmean: [4/4] closing: waiting for eve until 2090-01-01 12:00",
+        "quietmean: [4/4] closing, waiting for eve until 2090-01-01 12:00",
     ]
 
 

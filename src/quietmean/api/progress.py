@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from quietmean.api import rooms
+
 # Takes a text, and how much of what is done, from 0 to 1; None where the end is not known.
 Say = Callable[[str, float | None], None]
 # Seconds between two texts.
 _APART = 0.2
-# Names of those for whom one waits.
-_NAMED = 3
 _CLEAR_LINE = "\r\033[K"
 
 
@@ -42,12 +42,10 @@ def progress_line() -> Iterator[Say]:
 
 def what_goes_on(event: Mapping[str, Any], whose: str) -> tuple[str, float | None] | None:
     """What a node's event is for one who waits; None where it is nothing. ``whose``: of whom it tells."""
-    waiting = [str(name) for name in event.get("waiting_for") or []]
-    late = f", waiting for {', '.join(waiting[:_NAMED])}" if waiting else ""
-    if event.get("event") == "round":
-        done, all_of = int(event["round"]), int(event["of"])
-        return f"{whose}{event['phase']}: exchange {done} of {all_of}{late}", done / max(all_of, 1)
-    return (f"{whose}{event['phase']}{late}", None) if event.get("event") == "agreement" else None
+    if event.get("event") not in ("agreement", "round"):
+        return None
+    part = int(event["round"]) / max(int(event["of"]), 1) if event["event"] == "round" else None
+    return f"{whose}{rooms.monitor.place_of(event)}{rooms.monitor.wait_of(event)}", part
 
 
 def _nothing(text: str, part: float | None = None) -> None:

@@ -37,7 +37,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import package_version
 from quietmean.core.outage import refuse_outage
-from quietmean.node.monitor import now, sentence, until
+from quietmean.node.monitor import now, place_of, sentence, wait_of
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.coding import what_did_not_fit
 from quietmean.statistics.registry import is_statistic
@@ -235,14 +235,9 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
     said: set[str] = set()
 
     def report(name: str, event: dict[str, Any]) -> None:
-        waiting = event.get("waiting_for") or []
-        late = f", {name} waits for {', '.join(waiting[:3])}{until(event)}" if waiting else ""
-        if event["event"] == "round":
-            bar = bar_of(event["round"], event["of"])
-            at = f"{event['phase']}: exchange {event['round']} of {event['of']}"
-            line.say(f"{step_of(event['phase'])}{parties} processes, {at}{bar}{late}")
-        elif event["event"] == "agreement":
-            line.say(f"{step_of(event['phase'])}{parties} processes, {event['phase']}{late}")
+        if event["event"] in ("agreement", "round"):
+            at = f"{place_of(event)}{bar_of(event.get('round'), event.get('of'))}{wait_of(event, name)}"
+            line.say(f"{step_of(event['phase'])}{parties} processes, {at}")
         elif event["event"] == "stalled":
             # All have one disk: the first one says so for all.
             reason = re.sub(rf"(?<!\w){re.escape(name)}\.(?=\w)", "", event["reason"])

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from quietmean.node.monitor.events import event_json as event_json
     from quietmean.node.monitor.events import iso_time as iso_time
     from quietmean.node.monitor.events import now as now
+    from quietmean.node.monitor.events import place_of as place_of
     from quietmean.node.monitor.events import sentence as sentence
-    from quietmean.node.monitor.events import until as until
+    from quietmean.node.monitor.events import wait_of as wait_of
     from quietmean.node.monitor.monitor import Monitor as Monitor
     from quietmean.node.monitor.monitor import NodeView as NodeView
     from quietmean.node.monitor.monitor import PeerView as PeerView
@@ -39,7 +40,7 @@ else:
     _NAMES = {
         "events": (
             "AgreementWaits AlreadyOver Done Event Failed FinalizationBegun Late PeerEnded Refusal Report RoundBegun "
-            "Stalled Waiting event_fields event_json iso_time now sentence until"
+            "Stalled Waiting event_fields event_json iso_time now place_of sentence wait_of"
         ),
         "monitor": (
             "Monitor NodeView PeerView headline process_identity read_status seconds_between status_at status_path "

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 
 from quietmean.core.errors import in_sentences
+from quietmean.core.readable import listed
 from quietmean.node.phase import Phase
 
 
@@ -151,28 +152,42 @@ def _plain(value: Any) -> Any:
 
 def sentence(event: Mapping[str, Any]) -> str:
     """An event in words, from its JSON object."""
-    names = ", ".join(event.get("waiting_for") or event.get("names") or [])
-    end = until(event)
-    place = f"{event['phase']}, exchange {event['round']}" if event.get("round") else event.get("phase")
+    place, wait = place_of(event), wait_of(event)
     match event["event"]:
         case "round":
-            return f"{event['phase']}: exchange {event['round']} of {event['of']}" + (f", with {names}" if names else "")
+            return place + (f", with {listed(event['waiting_for'])}" if event["waiting_for"] else "")
         case "late":
-            return f"{place}: went on without {names}"
+            return f"{place}: went on without {listed(event['names'])}"
         case "waiting":
-            return f"{place}: waiting for {names}{end}"
+            return f"{place}{wait}"
         case "refused":
             return f"refused {event['peer']}: {event['reason']}"
         case "ended":
             return f"{event['peer']}: {event['reason']}"
         case "stalled":
+            end = until(event)
             return in_sentences(event["reason"], event["room"], end and f"This party waits{end}")
         case "over":
             return "this party's part is over: the result is from its store"
-        case "agreement" if event.get("past") and names:
-            return f"agreement: waiting for {names}{end}; the time to start has passed: they may have gone on without this party"
+        case "agreement" if event.get("past") and wait:
+            return f"{place}{wait}; the time to start has passed: they may have gone on without this party"
         case kind:
-            return f"{kind}: waiting for {names}{end}" if names else str(kind)
+            return f"{kind}{wait}"
+
+
+def place_of(event: Mapping[str, Any]) -> str:
+    """Where the part of an event is: "mixing: exchange 2 of 5", "mixing, exchange 2", or the phase alone."""
+    phase, number, of = event.get("phase"), event.get("round"), event.get("of")
+    return f"{phase}: exchange {number} of {of}" if of else f"{phase}, exchange {number}" if number else str(phase)
+
+
+def wait_of(event: Mapping[str, Any], whose: str = "") -> str:
+    """For whom an event waits, and until when: ", waiting for bob until 16:40:05"; nothing where for nobody.
+
+    ``whose``: who waits, where it is not the party that reads it.
+    """
+    waits = f"{whose} waits for" if whose else "waiting for"
+    return f", {waits} {listed(event['waiting_for'])}{until(event)}" if event.get("waiting_for") else ""
 
 
 def until(event: Mapping[str, Any]) -> str:

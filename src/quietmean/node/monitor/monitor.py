@@ -36,7 +36,8 @@ from quietmean.node.monitor.events import (
     event_fields,
     event_json,
     now,
-    until,
+    place_of,
+    wait_of,
 )
 from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Traffic, Transfer
 from quietmean.node.phase import Phase, Position
@@ -387,10 +388,10 @@ def _label(phase: int) -> str:
 
 def headline(view: NodeView) -> str:
     """Where a node is, for how long, and whom it waits for."""
-    position = f"{view.phase}: exchange {view.round} of {view.of}" if view.of else view.phase
+    where = {"phase": view.phase, "round": view.round if view.of else 0, "of": view.of}
+    wait = {"waiting_for": view.waiting_for, "until": view.until}
     seconds = seconds_between(view.since, view.updated)
-    waiting = f", waiting for {', '.join(view.waiting_for)}{until({'until': view.until})}" if view.waiting_for else ""
-    return printable(f"{view.party}, {position}, since {seconds:.0f} s{waiting}")
+    return printable(f"{view.party}, {place_of(where)}, since {seconds:.0f} s{wait_of(wait)}")
 
 
 def traffic_text(view: NodeView) -> str:
