@@ -117,7 +117,7 @@ def test_the_first_screen_is_short_and_asks_for_no_yes(kind: Kind, capsys: pytes
     main(line)
     first = capsys.readouterr().out.splitlines()
     assert len(first) <= 12
-    assert max(len(each) for each in first if not each.startswith("Start: ")) <= 80
+    assert max(len(each) for each in first if not each.startswith("Next ")) <= 80
     assert "yes" not in " ".join(first).split()
     main([*line, "--details"])
     details = capsys.readouterr().out.splitlines()

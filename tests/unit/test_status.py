@@ -149,7 +149,11 @@ def test_another_process_with_the_same_number_is_not_the_node(tmp_path: Path) ->
     assert read_status(path)["alive"] is False
 
 
-def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_command_on_what_is_no_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fails(["site", "status"], capsys, "no node has run", "STORE, or --study")
     store = tmp_path / "my.store"
     for content, word in ((None, "does not exist"), ("{", "cannot be read"), ('{"pid": 1}', "not a status of this version")):
         if content is not None:
@@ -157,7 +161,9 @@ def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.Capt
         fails(["site", "status", str(store)], capsys, word)
     write_status(status_path(store), {"state": "running"})
     fails(["site", "status", str(store)], capsys, "Restore it if it was edited")
-    fails(["site", "status"], capsys, "either STORE or --study")
+    # Without a store: all of the working folder.
+    fails(["site", "status"], capsys, "Restore it if it was edited")
+    fails(["site", "status", str(store), "--study", "other.toml"], capsys, "either STORE or --study")
     fails(["site", "status", "--study", str(tmp_path / "other.toml")], capsys, "no node of")
 
 

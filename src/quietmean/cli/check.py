@@ -33,11 +33,11 @@ from quietmean.cli.check_view import (
     to_json,
     watching,
 )
-from quietmean.cli.console import out, print_json, progress, tell_notes, tell_owner, warn
+from quietmean.cli.console import print_json, progress, tell_notes, tell_owner, warn
 from quietmean.cli.identity import load_identity
 from quietmean.cli.join import needed_data
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.screens import print_lines
+from quietmean.cli.screens import show_first
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import package_version, require_kind_of_store
 from quietmean.core.limits import require_wait
@@ -198,7 +198,7 @@ def _with_others(
     if committee is not None:
         findings += clocks(committee, files.roster, standings)
     warnings = clock_warnings(files.roster, standings, CLOCKS_MATTER_LITTLE if committee is None else CLOCKS_MATTER)
-    step = "your program, which joins the session" if files.of_session else asking.next_step("join")
+    step = "run your program, which joins the session" if files.of_session else asking.next_step("join")
     title = f"{'Session' if files.of_session else 'Study'} {files.terms.name!r} at {files.name}, {len(members)} parties"
     checked = CheckScreen(title, findings, step, peers_of(files.roster, session), warnings)
     passed, ready = checked.passed, all(peer.ready for peer in standings)
@@ -224,10 +224,7 @@ def _by_file(checked: FileCheck, asking: _Asking) -> None:
     if asking.json:
         print_json({"ready": seen.passed, "version": package_version(), "here": findings_json(findings), "parties": []})
     else:
-        print_lines([*seen.lines()])
-        if asking.how.details:
-            out.print()
-            show_findings(findings)
+        show_first(seen.lines(), asking.how.details, lambda: show_findings(findings))
     if not seen.passed:
         raise SystemExit(2)
 

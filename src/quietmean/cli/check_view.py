@@ -19,7 +19,7 @@ from rich.text import Text
 
 from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
 from quietmean.cli.ledger import balance_text
-from quietmean.cli.screens import COMMAND, MORE, NEXT, WIDTH, print_lines
+from quietmean.cli.screens import NEXT, WIDTH, print_lines, show_first
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, epsilon_shown, some_of
 from quietmean.ledger.account import left_shown
@@ -278,27 +278,25 @@ class CheckScreen:
 
     def _what_next(self) -> Iterator[str]:
         if not self.passed:
-            yield "Next: correct what is marked NO, then check again"
+            yield f"{'Next':10}correct what is marked NO, then check again"
             return
         missing = [name for name, _, peer in self.peers if not peer.ready]
-        every = "all others are ready" if self.peers else "everything is in order here"
-        yield f"Next: {f'ask {some_of(missing, 3)} to run quietmean check, then try again' if missing else every}"
-        yield f"{COMMAND}{self.next_step}"
+        if missing:
+            yield f"{'Next':10}ask {some_of(missing, 3)} to run quietmean check, then check again"
+        yield f"{'Then' if missing else 'Next':10}{self.next_step}"
 
 
 def show(roster: Roster, checked: CheckScreen, session: CheckSession, details: bool) -> None:
     """What was found, here and with the others, for a person."""
-    standings = list(session.standings.values())
-    print_lines([*checked.lines(), *(f"refused {line}" for line in session.refusals.lines())])
-    if not details:
-        print_lines([MORE])
-        return
-    out.print()
-    show_findings(checked.findings)
-    if standings:
-        out.print(_standings(roster, standings))
-    else:
-        out.print("the others are not asked: their messages are files, which come when they come")
+
+    def below() -> None:
+        show_findings(checked.findings)
+        if standings := list(session.standings.values()):
+            out.print(_standings(roster, standings))
+        else:
+            out.print("the others are not asked: their messages are files, which come when they come")
+
+    show_first([*checked.lines(), *(f"refused {line}" for line in session.refusals.lines())], details, below)
 
 
 def peers_of(roster: Roster, session: CheckSession) -> list[tuple[str, str, PeerReadiness]]:

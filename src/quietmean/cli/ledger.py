@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from quietmean.cli.console import err, out, print_json, printable
-from quietmean.cli.screens import MORE, NEXT, print_lines
+from quietmean.cli.screens import NEXT, print_lines, show_first
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented, marked
@@ -155,12 +155,12 @@ def budget_command(
             _show(each, twins[each.name])
         if is_new:
             print_lines(indented("Counts", _SENTENCES[each.unit]) + indented("Overlap", _OVERLAP))
-    if accounts and not details:
-        print_lines([MORE])
-    if not accounts:
+    if accounts:
+        show_first([], details)
+    else:
         out.print("No account exists yet.")
         print_lines([f"{NEXT}site budget --account NAME --budget EPSILON DELTA"])
-    elif accounts[1:]:
+    if accounts[1:]:
         print_lines([f"{NEXT}site budget --account {quote(accounts[0].name)}"])
 
 

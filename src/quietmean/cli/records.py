@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, print_json, printable, step_of
-from quietmean.cli.screens import BELOW, MORE, NEXT, OK, WIDTH, print_lines, rows
+from quietmean.cli.screens import BELOW, NEXT, OK, WIDTH, print_lines, rows, show_first
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_kind_of_store
@@ -78,8 +78,8 @@ def audit_command(
         out.print(printable(_line(logged.entry) if details else _in_short(logged.entry)))
     if rest.strip(b"\n"):
         err.print("the last line is torn: its writer was stopped, or its end was cut off")
+    show_first([] if details else [f"{'Log':10}{audit_log.path}"], details)
     if not details:
-        print_lines([f"{'Log':10}{audit_log.path}", MORE])
         named = "".join(f" {option} {quote(str(path))}" for option, path in (("--log", log), ("--policy", policy)) if path)
         print_lines([f"{NEXT}site audit verify --against RECEIPT{named}"])
 
@@ -180,7 +180,7 @@ def status_command(
     Parameters
     ----------
     store
-        The store that was given to join. Its default is STUDY-PARTY.store.
+        The store that was given to join. Its default is STUDY-PARTY.store. Without it: all stores in this folder.
     study
         Instead of a store: the study file. Shows all nodes whose stores are beside it.
     details
@@ -192,26 +192,23 @@ def status_command(
     if json:
         print_json({"nodes": nodes})
     else:
-        for node in nodes:
-            print_lines(_node_lines(node, details))
-        if not details:
-            print_lines([MORE])
+        show_first([line for node in nodes for line in _node_lines(node, details)], details)
     if not all(node["state"] in ("running", "finished") for node in nodes):
         raise SystemExit(3)
 
 
 def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     """Stores and their status files."""
-    if (store is None) == (study is None):
-        raise InputError("whose status is not clear. Give either STORE or --study STUDY.")
     if store is not None:
+        if study is not None:
+            raise InputError("whose status is not clear. Give either STORE or --study STUDY.")
         require_kind_of_store(store)
         return [(store, status_path(store))]
-    if study is None:
-        return []
     ending = status_path(Path(".store")).name
-    stem = study.with_suffix("").name
-    status_files = [path for path in study.parent.iterdir() if path.name.startswith(f"{stem}-") and path.name.endswith(ending)]
+    folder, begin = (Path(), "") if study is None else (study.parent, f"{study.with_suffix('').name}-")
+    status_files = [path for path in folder.iterdir() if path.name.startswith(begin) and path.name.endswith(ending)]
+    if not status_files and study is None:
+        raise InputError("no node has run with a store in this folder. Give STORE, or --study STUDY.")
     if not status_files:
         raise InputError(f"no node of {study} has run with a store beside it. Name its store instead of --study.")
     return [(path.with_name(path.name.removesuffix(".status.json")), path) for path in sorted(status_files)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 WIDTH = 80
 # A verdict, or the blank below it.
 OK, NO, BELOW = "OK  ", "NO  ", "    "
-COMMAND, NEXT = "Start: ", "Next      quietmean "
+NEXT = "Next      quietmean "
 MORE = "More      the same command with --details"
 # A line with a command to be pasted is never broken.
-_PASTED = re.compile(r"\w+:? +quietmean ")
+_PASTED = re.compile(r"\w+ +quietmean ")
 # Where the text of a row begins that says something of a study.
 _ROW = 13
 # So many parties, and so many warnings, of more.
@@ -48,6 +48,14 @@ def print_lines(lines: Sequence[str]) -> None:
         parts = textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False)
         for part in parts or [""]:
             out.print(part)
+
+
+def show_first(lines: Iterable[str], details: bool, below: Callable[[], None] | None = None) -> None:
+    """Print a first screen; then, if its ``details`` are asked for, what is ``below``, and otherwise how to see them."""
+    print_lines([*lines, *([] if details else [MORE])])
+    if details and below is not None:
+        out.print()
+        below()
 
 
 def rows(facts: Iterable[ShortFact]) -> list[str]:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
-from quietmean.cli.screens import BELOW, MORE, NO, OK, print_lines, rows
+from quietmean.cli.screens import BELOW, NO, OK, rows, show_first
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_as, read_json
 from quietmean.core.party import PartyId
@@ -93,14 +93,14 @@ def simulate_command(
     if json:
         print_json(document)
         return
-    print_lines(_simulated(loaded, result, time.monotonic() - began))
-    if details:
-        out.print(
-            f"mean squared error {result.mse:.5g} per coordinate (standard error {result.mse_standard_error:.2g}) "
-            f"over {len(result.errors)} runs (predicted {result.prediction:.5g})"
-        )
-    else:
-        print_lines([MORE])
+    show_first(_simulated(loaded, result, time.monotonic() - began), details, lambda: out.print(_squared(result)))
+
+
+def _squared(result: SimulationResult) -> str:
+    return (
+        f"mean squared error {result.mse:.5g} per coordinate (standard error {result.mse_standard_error:.2g}) "
+        f"over {len(result.errors)} runs (predicted {result.prediction:.5g})"
+    )
 
 
 def _simulated(plan: Plan, result: SimulationResult, seconds: float) -> list[str]:
@@ -325,12 +325,8 @@ def attack_command(
     if json:
         print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})
         return
-    print_lines(_attacked(result, adversary, names, time.monotonic() - began))
-    if details:
-        out.print()
-        _show(result, names)
-    else:
-        print_lines([MORE])
+    screen = _attacked(result, adversary, names, time.monotonic() - began)
+    show_first(screen, details, lambda: _show(result, names))
 
 
 def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], seconds: float) -> list[str]:
