@@ -112,6 +112,7 @@ class Variance(Statistic):
         column = columns.number(self.column)
         present = summary(released, ColumnBlock(column))
         largest = (column.width / 2) ** 2 * (released.weight / (released.weight - 1) if released.weight > 1 else 1.0)
+        sampling = "" if columns.unit == PrivacyUnit.PARTY else "; fourth moment, for any distribution"
         if present is None:
             limits = {"variance": (0.0, largest), "sd": (0.0, math.sqrt(largest))}
             return Estimates.nothing_present(f"column {column.name!r}", limits, HEADLINE)
@@ -119,6 +120,7 @@ class Variance(Statistic):
         if not present.spread_is_known and not parties:
             text = "the noise hides the fourth moment. The population's interval assumes a normal distribution"
             flags.append(Flag("normal-theory", f"column {column.name!r}: {text}"))
+            sampling = "; model-based: a normal distribution for the population"
         variance = present.estimate_of_variance("variance", largest)
         if not variance.known:
             text = f"column {column.name!r}: the noise hides the variance. Only an upper end is known"
@@ -129,7 +131,7 @@ class Variance(Statistic):
             flags=flags,
             headline=HEADLINE,
             reason=PARTIES if parties else "",
-            method="second moment without the noise's part; fourth moment, for any distribution",
+            method=f"second moment less the noise's part{sampling}",
         )
 
 
@@ -181,7 +183,7 @@ class Covariance(OfColumns):
             entries,
             noise_only=parties,
             reason=PARTIES if parties else "",
-            method="second moments without the noise's part; model-based: a normal distribution for the population",
+            method="second moments less the noise's part; model-based: a normal distribution for the population",
         )
 
 
@@ -263,7 +265,7 @@ class Correlation(OfColumns):
             noise_only=parties,
             flags=flags,
             reason=PARTIES if parties else "",
-            method=f"covariances without the noise's part; Fisher's z with the noise in it; {method}",
+            method=f"covariances less the noise's part; Fisher's z with the noise in it; {method}",
         )
 
 

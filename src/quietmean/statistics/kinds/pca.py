@@ -126,7 +126,7 @@ class Pca(OfColumns):
             headline=("PC1",),
             summary=summary,
             reason=PARTIES if parties else "",
-            method="perturbation of second moments without the noise's part; model-based: a normal distribution",
+            method="perturbation of second moments less the noise's part; model-based: a normal distribution",
         )
 
     def _unknown(self, text: str) -> Estimates:

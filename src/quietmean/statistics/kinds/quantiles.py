@@ -159,7 +159,7 @@ class Quantiles(Statistic):
             headline=self._headline,
             flags=tuple(flag for _, flags in quantiles for flag in flags),
             reason=PARTIES_DIFFER if parties else "",
-            method="square root of prefix sums; Woodruff's interval, to the ends of its bins",
+            method="sums up to each bin with noise; Woodruff's interval, out to the ends of its bins",
         )
 
 
@@ -292,5 +292,5 @@ class CumulativeDistribution(Statistic):
             [Estimate.proportion(*part, records) for part in known],
             noise_only=parties,
             reason=PARTIES_DIFFER if parties else "",
-            method="square root of prefix sums; Wilson's interval with the noise in it, for each edge by itself",
+            method="sums up to each bin with noise; Wilson's interval with the noise in it, for each edge by itself",
         )

@@ -178,7 +178,7 @@ class MannWhitney(Statistic):
             tests={} if test is None or parties else {self.name: test},
             flags=() if samples.known else (Flag("nothing-present", text),),
             reason=PARTIES_DIFFER if parties else "",
-            method="pairs of bins, without the noise's part; DeLong's variance with the noise; half of the pairs in one bin",
+            method="pairs of bins less the noise's part; DeLong's variance with the noise; half of the pairs in one bin",
         )
 
 
@@ -240,7 +240,7 @@ class KruskalWallis(Statistic):
             list(rows.values()),
             tests={self.name: test},
             flags=tuple(flags),
-            method="ranks of binned values, without the noise's part; by gradient with the noise; half of the pairs in one bin",
+            method="ranks of binned values less the noise's part; by gradient with the noise; half of the pairs in one bin",
         )
 
 
