@@ -99,7 +99,7 @@ def test_a_folder_that_is_named_is_looked_at_without_a_policy(kind: Kind, capsys
     main([*line, "--folder", "share"])
     shown = capsys.readouterr().out
     assert "ok  the folder can be used" in shown
-    assert "everything is in order here" in shown
+    assert shown.splitlines()[0].endswith("  in order")
     with pytest.raises(SystemExit) as stop:
         main([*line, "--folder", "absent"])
     assert stop.value.code == 2

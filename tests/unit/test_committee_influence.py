@@ -60,5 +60,5 @@ def test_it_is_told() -> None:
     told = StudyInfluence.planned(terms.workload, terms.plan(CONTRIBUTORS), RECORDS)
     assert told is not None
     assert told.checked == Checked.EACH_CONTRIBUTION
-    assert any("each contribution is held against the bounds, though nobody learns it" in one for one in told.sentences())
+    assert any("each contribution is checked against the bounds, though nobody learns it" in one for one in told.sentences())
     assert told.to_json()["checked"] == "each contribution"

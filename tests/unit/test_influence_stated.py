@@ -50,10 +50,12 @@ TOLD = StudyInfluence(Checked.RESULT, 0.25, MOVES)
 
 
 def test_a_bound_is_rounded_up_a_range_is_named_and_what_has_none_too() -> None:
-    mean, kappa, table, how = TOLD.sentences()
+    mean, kappa, table, endless, how = TOLD.sentences()
     assert mean == "mean(age) by at most 3.13"
     assert kappa == "kappa(a, b) kappa to any number from -1 to 1, and to impossible ones outside"
     assert table == "any term of table-1() by at most 2, but all age smd by any amount"
+    assert endless == "what moves by any amount is a ratio, and a lie can bring its divisor near 0"
+    assert endless not in replace(TOLD, checked=Checked.NOTHING).sentences()
     assert how.endswith("the largest party counts 25 %")
 
 
@@ -85,7 +87,7 @@ def test_the_first_screen_has_one_short_sentence_without_an_alarm(
     moves: tuple[Move, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever the report lists: as many statistics as there are, and answers without a bound."""
-    told = replace(TOLD, moves=moves, unnoticed=("sums are modular",))
+    told = replace(TOLD, moves=moves, unnoticed=("nobody notices",))
     print_influence({"influence": told.to_json()})
     assert capsys.readouterr().out == f"{said}\n"
     assert "any amount" not in said
@@ -95,9 +97,9 @@ def test_the_first_screen_has_one_short_sentence_without_an_alarm(
 @pytest.mark.parametrize(
     ("protocol", "options", "said"),
     [
-        ("secagg", {}, ["sums are modular"]),
-        ("packed-sharing", {"secrets": 3}, ["sums are modular", "the result needs the sums of all 4 members"]),
-        ("packed-sharing", {"secrets": 2}, ["sums are modular"]),
+        ("secagg", {}, ["can count as one within"]),
+        ("packed-sharing", {"secrets": 3}, ["can count as one within", "the result needs the sums of all 4 members"]),
+        ("packed-sharing", {"secrets": 2}, ["can count as one within"]),
         ("cordp-dme", {}, []),
     ],
 )

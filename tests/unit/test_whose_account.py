@@ -80,7 +80,7 @@ def test_a_person_chooses_by_number(
     shown = capsys.readouterr()
     assert shown.out == ""
     lines = shown.err.splitlines()
-    assert lines[0] == "Whose people are these? The same people as 'outpatients', 'wards'? Nothing here tells."
+    assert lines[0] == "Whose people are these? These may be the same people as in 'outpatients', 'wards'."
     assert [line.split(None, 1)[0] for line in lines[1:4]] == ["1", "2", "0"]
     assert names(ledger) == {"outpatients": 2, "wards": 1}
     assert charge(asked(["0"], monkeypatch), plan, "b") == "wards_02"
@@ -97,7 +97,7 @@ def test_after_a_stop_the_account_that_was_chosen_goes_on(ledger: Path, plan: Pl
 
 @pytest.mark.parametrize("answer", ["", "3", "-1", "wards", "no", "²", "1" * 5000])
 def test_any_other_answer_charges_nothing(answer: str, ledger: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"no account 'wards_02' is made .*--account outpatients .*--new-account wards_02"):
+    with pytest.raises(InputError, match=r"account 'wards_02' does not exist .*--account outpatients .*--new-account wards_02"):
         charge(asked([answer], monkeypatch), plan, "a")
     assert names(ledger) == {"outpatients": 1, "wards": 1}
 
@@ -108,7 +108,7 @@ def test_nobody_is_asked_without_a_terminal_or_for_an_approval_that_names_an_acc
     nobody = Person(NobodyToAsk(), print, print, lambda *ignored: None, Observers(print))
     signed = {"approval": {"approvals": ["signed"]}}
     for person, approval in ((nobody, None), (asked(["1"], monkeypatch), signed)):
-        with pytest.raises(InputError, match="no account 'wards_02' is made"):
+        with pytest.raises(InputError, match="account 'wards_02' does not exist"):
             charge(person, plan, "a", approval)
     assert names(ledger) == {"outpatients": 1, "wards": 1}
 

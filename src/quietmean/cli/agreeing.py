@@ -133,7 +133,7 @@ def accept_command(
     print_lines(
         [
             *_accepted(invitation_terms, entry.name),
-            *indented("Send", f"{target} to the coordinator. It holds no secret."),
+            *indented("Send", f"{target} to the coordinator, who sends {sealed} back. It holds no secret."),
             *indented("Keep", f"{path} here: {holds}."),
             *(kept(key) if new_key else ()),
             f"{NEXT}verify words {sealed} --key {quote(str(key))}{folder}",

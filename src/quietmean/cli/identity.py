@@ -153,7 +153,7 @@ class AtTerminal:
 
     def account(self, question: AccountQuestion) -> str:
         with self._pause():
-            err.print(f"Whose people are these? {printable(question.why[:1].upper() + question.why[1:])}.")
+            err.print(f"Whose people are these? {printable(question.why)}.")
             for place, name in enumerate(question.names, 1):
                 err.print(f"  {place}  the same people as in account {printable(name)!r}")
             err.print(f"  0  others: a new account {printable(question.new)!r}, with a budget of its own")

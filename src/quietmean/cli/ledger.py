@@ -253,7 +253,7 @@ def balance_text(account: Account) -> str:
     budget = account.budget
     remaining = f"{left_text(account.remaining_epsilon)} left"
     # Where somebody would add the two up.
-    squares = f"; costs add up as squares, so used and left do not make {budget.epsilon:g}" if account.charged_epsilon else ""
+    squares = f"; squares of mu add up, so used and left do not make {budget.epsilon:g}" if account.charged_epsilon else ""
     if account.overspent:
         remaining = "more than the budget, nothing left"
     if account.frozen is not None:

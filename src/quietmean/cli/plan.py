@@ -148,7 +148,8 @@ class SearchOptions:
     no_privacy
         Allow protocols that protect nothing, such as gossip. Refused otherwise.
     details
-        Also show rounds, messages, bytes and reasons. Without a study, also show when another protocol would be first.
+        Also show rounds, messages, bytes, reasons, and when another protocol would be first. With --study: ranges, noise, and
+        what one party that lies can do.
     """
 
     protocol: list[str] | None = None
@@ -244,7 +245,7 @@ def plan_command(
     if json:
         print_json(answer)
     else:
-        print_lines(first_screen(answer, named=bool(search.named)))
+        print_lines(first_screen(answer, named=bool(search.named), details=search.details))
         if search.details:
             out.print()
             show_all(answer)

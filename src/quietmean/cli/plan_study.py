@@ -62,7 +62,7 @@ def plan_study(
     if shown.json:
         print_json(document)
         return
-    print_lines([*planned.first_screen()])
+    print_lines([*planned.first_screen(details=shown.details)])
     if shown.details:
         out.print()
         for sentence in planned.sentences():

@@ -12,14 +12,19 @@ from rich.table import Table
 from quietmean.cli.console import out, whole_words
 from quietmean.cli.screens import WIDTH
 from quietmean.core.readable import bound_text, count_of, delta_shown, epsilon_shown, epsilon_text, error_text, some_of
+from quietmean.planning.influence import Checked
 
 # So many protocols in the first table, besides the trusted curator.
 _ROWS = 5
 _CURATOR = "trusted curator (compare)"
+_WITH_DATA = "With your data: quietmean plan --study study.toml --records 5000 --width 2"
 
 
-def first_screen(answer: Mapping[str, Any], *, named: bool) -> list[str]:
-    """The lines of the first screen; ``named``: the protocols were named, so that all of them are in the table."""
+def first_screen(answer: Mapping[str, Any], *, named: bool, details: bool = False) -> list[str]:
+    """The lines of the first screen; ``named``: the protocols were named, so that all of them are in the table.
+
+    ``details``: all else is below it.
+    """
     candidates, chosen = answer["candidates"], answer["candidates"][answer["chosen"]]
     rows = [_row(candidate) for candidate in candidates]
     if not named:
@@ -33,6 +38,8 @@ def first_screen(answer: Mapping[str, Any], *, named: bool) -> list[str]:
         *_table(kept, chosen),
         "",
         *_below(answer, rows, kept, named),
+        *([] if details else [f"{_left_out(rows, kept)}: --details"]),
+        _WITH_DATA,
     ]
 
 
@@ -103,9 +110,11 @@ def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], 
     limit = float(answer["target"].get("epsilon", math.inf)) * (1 + 1e-9)
     above = [name for name in (row[0] for row in kept) if promised.get(name, 0.0) > limit]
     yield from (f"! {name} guarantees epsilon {epsilon_shown(promised[name])} only" for name in above)
+
+
+def _left_out(rows: Sequence[Row], kept: Sequence[Row]) -> str:
     left = [row[0] for row in rows if row not in kept]
-    yield f"{f'Also {some_of(left, 4)}' if left else 'More'}: --details"
-    yield "With your data: quietmean plan --study study.toml --records 5000 --width 2"
+    return f"Also {some_of(left, 4)}" if left else "More"
 
 
 def show_all(answer: dict[str, Any]) -> None:
@@ -136,7 +145,7 @@ def show_all(answer: dict[str, Any]) -> None:
     if (moved := answer.get("influence")) is not None:
         out.print(
             f"a party that lies can move each number of the mean by at most {bound_text(float(moved['largest']))}, in the units "
-            f"of its domain and if all have the same weight; held against the bounds: {moved['checked']}",
+            f"of its domain and if all have the same weight; {Checked(moved['checked']).sentence}",
         )
         for sentence in moved.get("unnoticed", ()):
             out.print(sentence)

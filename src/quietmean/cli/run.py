@@ -204,9 +204,7 @@ def run_local_study(
         print_json(document | {"expected": forecast.to_json()})
         pages.write(run)
         return
-    gone = (
-        "" if not run.killed else f", {len(run.killed)} {'killed on the way' if study.committee is None else 'never contributed'}"
-    )
+    gone = f"{len(run.killed)} {'killed on the way' if study.committee is None else 'never contributed'}"
     # Both take the newest run of this folder by default.
     named = "" if folder.name.startswith(RUN) and folder.parent == Path() else f" {shlex.quote(str(pages.receipt))}"
     screen = ResultScreen(
@@ -215,9 +213,12 @@ def run_local_study(
         f"quietmean result{named}",
         details,
         what_did_not_fit(encoded),
-        effort_text(document, gone, f" by {run.sent_by}" if run.killed else ""),
+        effort_text(document, f", {gone}" if run.killed else "", f" by {run.sent_by}" if run.killed else ""),
     )
     screen.show()
+    if run.killed:
+        count = len({*run.killed} - {*document["without"]})
+        out.print(f"{'Dropouts':10}{gone}, as asked{f'. {count} of them had sent enough to count' if count else ''}.")
     if made := pages.write(run):
         out.print(f"Report    {', '.join(map(str, made[:1]))}{''.join(f', {page.name}' for page in made[1:])}    (for a browser)")
     out.print(f"Next      quietmean verify receipt{named}")

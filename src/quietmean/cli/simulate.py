@@ -120,6 +120,9 @@ def _simulated(plan: Plan, result: SimulationResult, seconds: float) -> list[str
             )
         ]
         facts.append(ShortFact("predicted", "nothing" if math.isnan(predicted) else for_terminal(number_text(predicted, spread))))
+        if spread > 0 and math.isfinite(predicted):
+            away = abs(result.mse - result.prediction) / result.mse_standard_error
+            facts.append(ShortFact("apart", f"{away:.1f} standard errors; by chance alone at most 2 in 95 % of simulations"))
         lines += rows(facts)
     refused = "" if result.refused is None else f", {result.refused} of them by the gate"
     lines.append(f"Without a result: {result.failed} of {count_of(result.runs, 'run')}{refused}.")

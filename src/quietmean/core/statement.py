@@ -24,6 +24,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
+from quietmean.core.readable import count_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +234,8 @@ def steps_within(steps: float) -> int:
     reach = math.floor(steps * (1 + 1e-12))
     if not FEWEST_STEPS <= reach <= MOST_STEPS:
         raise InputError(
-            f"products are checked on {FEWEST_STEPS} to {MOST_STEPS} steps from the middle of the bounds to an end. The plan "
-            f"has {reach}. Give statistics more equal shares, or leave products out."
+            f"the plan's grid has {count_of(reach, 'step')} from the middle of the bounds to an end. Checks of products need "
+            f"{FEWEST_STEPS} to {MOST_STEPS}. Give statistics more equal shares, or leave products out."
         )
     return reach
 

@@ -42,12 +42,25 @@ _MOST_PLANNED = 2000
 
 
 class Checked(StrEnum):
-    """What receivers hold against the bounds before a result is shown."""
+    """What receivers check against the bounds before a result is shown."""
 
     EACH_RELEASE = "each release"
     EACH_CONTRIBUTION = "each contribution"
     RESULT = "the result"
     NOTHING = "nothing"
+
+    @property
+    def sentence(self) -> str:
+        """What is noticed of false values."""
+        return _NOTICED[self]
+
+
+_NOTICED = {
+    Checked.EACH_RELEASE: "only numbers of a party that no values within the bounds give are noticed",
+    Checked.EACH_CONTRIBUTION: "each contribution is checked against the bounds, though nobody learns it",
+    Checked.RESULT: "only a result that no values within the bounds give is noticed",
+    Checked.NOTHING: "nothing bounds what is possible",
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ class Server(StrEnum):
 
 ANY_DOMAIN = "any bounded set"
 # Of sums that are taken modulo a number: a value beyond the bounds is the same number as one within them.
-WRAPS = "a false value far outside the bounds can count as one within them, and nobody notices (sums are modular)"
+WRAPS = "a false value far outside the bounds can count as one within them, and nobody notices"
 # Of 8 bytes; with what is there anyway these are a gigabyte.
 _MOST_NUMBERS, _MOST_SECONDS = 1.1e8, 20.0
 
@@ -111,8 +111,9 @@ class Checks:
 
     ``released_variance``: per coordinate, of a sum over its weight, before it is decoded, of (protocol, schedule, trace,
     weights). ``rounding_step``: how far rounding moves a coordinate of a party's vector, at most. ``contributions``: what a party
-    hands in is held against the bounds, though nobody learns it. ``by``: of a result that sums of several parties determine, how
-    many ``sums`` came, how many are ``needed``, and how many wrong ones would have been noticed for certain, ``lies_excluded``.
+    hands in is checked against the bounds, though nobody learns it. ``by``: of a result that sums of several parties determine,
+    how many ``sums`` came, how many are ``needed``, and how many wrong ones would have been noticed for certain,
+    ``lies_excluded``.
     ``unnoticed``: what nobody notices of a member that lies, in sentences.
     ``weights_are_agreed``: whose values are in a result is agreed on, and so is its weight, also where releases are not public.
     """

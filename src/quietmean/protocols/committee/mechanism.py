@@ -126,7 +126,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
 
     name = "packed-sharing-committee"
     TRAITS = Traits(
-        summary="each contributes one file, and a committee opens one noisy sum of its shares: near central accuracy, no server",
+        summary="each contributes one file, and a committee opens one noisy sum of its shares: error near a curator's, no server",
         sources=(literature.SHARING, literature.PACKED_SHARING),
         keeps_target=True,
         guarantee=(

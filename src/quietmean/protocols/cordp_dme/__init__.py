@@ -216,7 +216,7 @@ class CorDPDME(CordpDmeParameters, Mechanism):
 
     name = "cordp-dme"
     TRAITS = Traits(
-        summary="one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy",
+        summary="one message a party; paired noise cancels unless a party drops out; error between local-dp's and a curator's",
         sources=(literature.CORDP_DME,),
         keeps_target=True,
         batchable=False,

@@ -217,7 +217,7 @@ class IncA(PushSumParameters, Mechanism):
 
     name = "inca"
     TRAITS = Traits(
-        summary="peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts",
+        summary="peer to peer, cancels low-variance correlated noise incrementally; a curator's error without dropouts",
         sources=(literature.INCA,),
         keeps_target=True,
         transfers_mass=True,

@@ -88,7 +88,8 @@ _USUAL_MESSAGES = 4
 
 _ATTENDANCE = Assumption(
     Key.ATTENDANCE,
-    "An honest party sends, fails or is late independently of its data and noise, and never goes on from an old store.",
+    "An honest party sends, fails or is late independently of its data and noise, and never continues from an old copy of "
+    "its store.",
 )
 
 
@@ -152,7 +153,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
 
     name = "packed-sharing"
     TRAITS = Traits(
-        summary="everybody holds shares of everybody's noisy value, and only their sum is opened: near central accuracy, no "
+        summary="everybody holds shares of everybody's noisy value, and only their sum is opened: error near a curator's, no "
         "server",
         sources=(literature.SHARING, literature.PACKED_SHARING),
         keeps_target=True,

@@ -81,7 +81,7 @@ class SecAgg(SecAggParameters, Mechanism):
 
     name = "secagg"
     TRAITS = Traits(
-        summary="masked inputs, one aggregator that learns only their noisy sum: near central accuracy, secrecy by cryptography",
+        summary="masked inputs, one aggregator that learns only their noisy sum: error near a curator's, secrecy by cryptography",
         sources=(literature.SECAGG, literature.DISTRIBUTED_DISCRETE_GAUSSIAN),
         keeps_target=True,
         agrees_on_keys=True,

@@ -197,4 +197,4 @@ class SessionTerms:
 def require_private(protocol: Mechanism) -> None:
     """Raises :class:`InputError` for a protocol without privacy: nobody can ask for that where all rounds have one budget."""
     if not is_private(protocol):
-        raise InputError(f"{unprotected(protocol)}. A session keeps a budget. Choose another protocol.")
+        raise InputError(f"{unprotected(protocol)}. A session needs a bound on its cost. Choose another protocol.")

@@ -10,9 +10,10 @@ from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
-from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text
+from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text, plain
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
+from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Simulated, best_bins
 from quietmean.statistics.features.table import cut_evenly
 from quietmean.statistics.kinds.counts import Histogram
@@ -55,6 +56,11 @@ class Needed:
         return {name: value for name, value in fields.items() if value not in ("", None, {}) or name == "epsilon"}
 
     @property
+    def _goal(self) -> str:
+        half = for_terminal(either_side(f"{self.goal / 2:.6g}"))
+        return f"a width of {self.goal:g} ({half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
+
+    @property
     def _enough(self) -> float:
         """How many records, rounded up, but not beyond those planned where these do."""
         records = float(self.records or 0)
@@ -63,19 +69,17 @@ class Needed:
     @property
     def clause(self) -> str:
         """What is needed beside the planned interval, in short."""
-        half = for_terminal(either_side(f"{self.goal / 2:.6g}"))
-        goal = f"a width of {self.goal:g} ({half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
         if self.reason:
             return f"no {self.what}, {self.reason}"
         ways = [] if self.records is None else [f"{self._enough:,.0f} {self.counted}"]
         if self.epsilon is not None:
             ways.append(f"epsilon {bound_text(self.epsilon)} with {self.planned:,.0f}")
-        return f"for {goal} you need {', or '.join(ways) if ways else f'more than any number of {self.counted}, at any epsilon'}"
+        return f"for {self._goal} you need {self._or_nothing(ways)}"
 
     @property
     def sentence(self) -> str:
         interval = "the population's interval" if self.interval == "population" else "the noise's interval"
-        goal = f"a width of {self.goal:g} of {interval}" if self.what == "width" else f"a power of {100 * self.goal:g} %"
+        goal = f"{self._goal} of {interval}" if self.what == "width" else self._goal
         of = f" of {self.term}" if self.term else ""
         if self.reason:
             return f"{self.statistic}: no {self.what}, {self.reason}"
@@ -85,10 +89,12 @@ class Needed:
             ways.append(f"{self._enough:,.0f} {self.counted} ({parties})")
         if self.epsilon is not None:
             ways.append(f"epsilon {bound_text(self.epsilon)} with the {self.counted} planned")
-        nothing = f"more than any number of {self.counted}, at any epsilon"
-        spreads = " and ".join(f"{spread:.3g} of {name}" for name, spread in self.assumed.items())
+        spreads = " and ".join(f"{_short(spread)} of {name}" for name, spread in self.assumed.items())
         typical = f"; assumes a standard deviation of {spreads}" if spreads else ""
-        return f"{self.statistic}: {goal}{of} needs {', or '.join(ways) if ways else nothing}{typical}"
+        return f"{self.statistic}: {goal}{of} needs {self._or_nothing(ways)}{typical}"
+
+    def _or_nothing(self, ways: Sequence[str]) -> str:
+        return ", or ".join(ways) or f"more than any number of {self.counted}, at any epsilon"
 
 
 def noise_of_total(plan: Plan) -> float:
@@ -161,7 +167,7 @@ class Forecast:
         ]
 
     def lines(self, needed: Sequence[Needed] = ()) -> list[str]:
-        """Half the width of each statistic's interval at a typical spread, and beside it what is ``needed`` for another one."""
+        """Half of each statistic's interval at the usual spread, and beside it what is ``needed`` for another one."""
         lines = []
         for term in self.expected:
             if term.hopeless:
@@ -169,12 +175,12 @@ class Forecast:
                 continue
             of_term = f", {term.term}" if term.term else ""
             noise = "" if term.population is not None else " from the noise alone"
-            spreads = [f"{spread:.3g}" for spread in self.expectation.assumed(term.statistic).values()]
-            typical = f" (typical spread {' and '.join(spreads)})" if spreads and _depends_on_spread(term) else ""
+            spreads = [_short(spread) for spread in self.expectation.assumed(term.statistic).values()]
+            assumed = f" ({_if_so(spreads)})" if spreads and _depends_on_spread(term) else ""
             own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
             flagged = [f"flagged or hidden in {percent_text(term.flagged)} of studies"] if term.flagged >= _WORTH_SAYING else []
             power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
-            interval = f"interval {for_terminal(either_side(bound_text(term.usual_width / 2)))}{noise}{typical}"
+            interval = f"interval {for_terminal(either_side(bound_text(term.usual_width / 2)))}{noise}{assumed}"
             lines.append(f"{term.statistic.text}{of_term}: {'; '.join([interval, *own, *power, *flagged])}")
         return lines
 
@@ -205,9 +211,9 @@ class Forecast:
         if term.hopeless:
             return self._hopeless(term)
         of_term = f" (of {term.term})" if term.term else ""
-        text = f"{term.statistic.text}: expected width of the 95 % interval{of_term} {_range(term.noise)} from the noise"
+        text = f"{term.statistic.text}: expected 95 % interval{of_term} {_half(term.noise, 3)} from the noise"
         if term.population is not None:
-            text += f", {_range(term.population)} for the population; noise is {_range(term.ratio)} times sampling error"
+            text += f", {_half(term.population, 3)} for the population; noise is {_range(term.ratio)} times sampling error"
         if _depends_on_spread(term):
             text += f"; ranges are over standard deviations of {SPREADS[0]:.0%} to {SPREADS[1]:.0%} of the bounds"
         if term.power is not None:
@@ -218,7 +224,7 @@ class Forecast:
         if alone > _ENOUGH_DIGITS:
             text += f"; it uses {percent_text(term.budget_part)} of the budget, alone it would be {alone:.1f} times sharper"
         bins = self._bins(term).get("best_bins")
-        return f"{text}; about {bins} bins serve best" if bins else text
+        return for_terminal(f"{text}; about {bins} bins serve best" if bins else text)
 
     def _hopeless(self, term: Expected) -> str:
         needed = self._remedies(term)
@@ -314,15 +320,24 @@ def _depends_on_spread(term: Expected) -> bool:
     return any(pair is not None and pair[0] != pair[1] for pair in (term.noise, term.population))
 
 
-def _half(pair: tuple[float, float]) -> str:
-    low, high = (f"{end / 2:.2g}" for end in pair)
-    half = low if low == high else f"{low} to {high}"
+def _half(pair: tuple[float, float], digits: int = 2) -> str:
+    half = _range((pair[0] / 2, pair[1] / 2), digits)
     return either_side(half)
 
 
-def _range(pair: tuple[float, float]) -> str:
-    low, high = (f"{end:.3g}" for end in pair)
+def _range(pair: tuple[float, float], digits: int = 3) -> str:
+    low, high = (_short(end, digits) for end in pair)
     return low if low == high else f"{low} to {high}"
+
+
+def _short(number: float, digits: int = 3) -> str:
+    return plain(float(f"{number:.{digits}g}"))
+
+
+def _if_so(spreads: Sequence[str]) -> str:
+    """Say which standard deviations are taken, as nobody stated any."""
+    many = "s are" if spreads[1:] else " is"
+    return f"if the standard deviation{many} {' and '.join(spreads)}, {percent_text(USUAL_SPREAD)} of the bounds"
 
 
 def _round_up(value: float) -> float:

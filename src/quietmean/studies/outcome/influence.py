@@ -136,12 +136,8 @@ def _moved(around: Around, reading: TermReading) -> float:
     return around.ratio(feature, top, bottom)
 
 
-_HOW = {
-    Checked.EACH_RELEASE: "only numbers of a party that no values within the bounds give are noticed",
-    Checked.EACH_CONTRIBUTION: "each contribution is held against the bounds, though nobody learns it",
-    Checked.RESULT: "only a result that no values within the bounds give is noticed",
-    Checked.NOTHING: "nothing bounds what is possible",
-}
+# Of terms without a bound in a result that is checked.
+_ENDLESS = "what moves by any amount is a ratio, and a lie can bring its divisor near 0"
 # Digits of a bound for people, which is rounded up.
 _DIGITS = 3
 # So many terms of a statistic are named one by one.
@@ -224,10 +220,12 @@ class StudyInfluence:
                 continue
             sentences += [f"{move.label} {_bounded(move)}" for move in own]
         missing = ", as if no cell were missing" if self.before else ""
+        endless = self.checked != Checked.NOTHING and any(move.most == math.inf for move in self.moves)
         return [
             *sentences,
+            *([_ENDLESS] if endless else []),
             *self.unnoticed,
-            f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}",
+            f"{self.checked.sentence}; the largest party counts {percent_text(self.share)}{missing}",
         ]
 
     @property
@@ -276,7 +274,7 @@ def coordinate_json(influence: Influence, clip: float) -> dict[str, Any]:
 
 def coordinate_text(influence: Influence, clip: float) -> str:
     """Say :func:`coordinate_json` in a sentence."""
-    moved, how = bound_text(clip * influence.largest), _HOW[influence.checked]
+    moved, how = bound_text(clip * influence.largest), influence.checked.sentence
     share = percent_text(influence.share)
     return (
         f"a coordinate of a round's mean by at most {moved} if all are there; {how}; the largest party counts {share}"

@@ -186,7 +186,7 @@ class AccountQuestion(InputError):
         # What a person chose before a stop.
         self.charged: str | None = None
         super().__init__(
-            f"no account {new!r} is made in {place}, a second one would be a second budget: {why}. Give "
+            f"account {new!r} does not exist in {place}, and a second account is a second budget. {why}. Give "
             f"{named('account', names[0])} for the same people, or {named('new-account', new)} for others, such as another site's"
         )
 
@@ -226,11 +226,11 @@ class Accounts:
         recognised = self._recognised()
         same = recognised or list(self.book.accounts_of(self.inputs))
         if recognised:
-            why = f"people of these data are in account {_listed(recognised)}"
+            why = f"People of these data are in account {_listed(recognised)}"
         elif same:
-            why = f"the same input columns were charged to account {_listed(same)}, so these are the same data"
+            why = f"The same input columns were charged to account {_listed(same)}, so these are the same data"
         else:
-            why = f"the same people as {_listed(names)}? Nothing here tells"
+            why = f"These may be the same people as in {_listed(names)}"
         question = AccountQuestion(self.place, why, [*same, *(name for name in names if name not in same)], self.account)
         question.charged = self.book.account_of(study) if study else None
         raise question

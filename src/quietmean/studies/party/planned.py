@@ -146,8 +146,8 @@ class PlannedStudy(TableFile):
             **({} if self.proposed is None else {"proposed": self.proposed}),
         }
 
-    def first_screen(self) -> Iterator[str]:
-        """The protocol, the interval of each statistic, and what must not be hidden."""
+    def first_screen(self, *, details: bool = False) -> Iterator[str]:
+        """The protocol, the interval of each statistic, and what must not be hidden. ``details``: all else is below it."""
         plan, target, study = self.plan, self.plan.target, self.study
         if first := plan.above_target or plan.nats_kept:
             yield from (f"! {sentence}" for sentence in (first, *where_more_is_promised(plan, plan.domain)))
@@ -162,7 +162,8 @@ class PlannedStudy(TableFile):
             yield f"against {words.against}; {words.otherwise}"
         if study.deadlines is not None:
             yield _in_folder(study.deadlines, self.choice.plans)
-        yield f"Ranges, noise, liars{', a committee instead' if self.proposed else ''}, plan {plan.digest[:12]}: --details"
+        if not details:
+            yield f"Ranges, noise, liars{', a committee instead' if self.proposed else ''}, plan {plan.digest[:12]}: --details"
 
     def sentences(self) -> Iterator[str]:
         """Say it in words, what is promised first."""
