@@ -132,7 +132,7 @@ class Sources:
 
     def _uses(self, module: str) -> Iterator[str]:
         for node in self.nodes(module, deep=True):
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("np.random", "numpy.random"):
+            if isinstance(node, ast.Attribute) and node.attr == "random" and ast.unparse(node) in ("np.random", "numpy.random"):
                 yield "numpy.random"
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
                 yield f"{node.func.id}()"

@@ -5,8 +5,10 @@ What stands in for ``scipy.stats`` gives the same numbers.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_type_hints
 
@@ -109,6 +111,11 @@ def test_who_takes_part_never_needs_scipy_stats(script: str) -> None:
     assert "scipy.special" in found
 
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "plans" / "inca.json"
+PLANS: dict[str, Callable[[], qm.Plan]] = {
+    "inca": lambda: qm.Plan.from_json(json.loads(GOLDEN.read_text())["plan"]),
+    "packed-sharing": lambda: qm.plan(parties=4, epsilon=1.0, delta=1e-6, protocol="packed-sharing"),
+}
 FORK_SERVER = """
 import socket
 from pathlib import Path
@@ -120,10 +127,10 @@ fork_server.main(Path({plan!r}), theirs.detach())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="parties are forks on Linux only")
-@pytest.mark.parametrize("protocol", ["inca", "packed-sharing"])
+@pytest.mark.parametrize("protocol", PLANS)
 def test_what_all_parties_of_a_run_need_is_imported_once(tmp_path: Path, protocol: str) -> None:
     """By the process that they are forks of: with a gate, what decides there; without one, nothing of scipy."""
-    plan = qm.plan(parties=4, epsilon=1.0, delta=1e-6, protocol=protocol)
+    plan = PLANS[protocol]()
     plan.save(tmp_path / "plan.json")
     modules = modules_after(FORK_SERVER.format(plan=str(tmp_path / "plan.json")))
     assert plan.gated == (protocol == "inca")

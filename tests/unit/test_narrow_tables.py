@@ -11,6 +11,7 @@ import pytest
 from quietmean.cli.answers import print_answers
 from quietmean.cli.console import err, out
 from quietmean.cli.main import main
+from quietmean.planning.candidates import general_protocols
 from quietmean.studies.outcome.first_screen import first_screen
 
 LONG = [f"diastolic_blood_pressure_at_the_visit_{number}_after_discharge" for number in (1, 2, 3)]
@@ -61,8 +62,11 @@ def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> Non
     whole(capsys.readouterr().out, *LONG, "numbers", "missing", "understood", "12.3456789012345", "99.123456789012")
 
 
-def test_protocols_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    question = ["plan", "--parties", "6", "--dimension", "100000"]
+@pytest.mark.parametrize("left_out", ["inca", pytest.param("", marks=pytest.mark.slow)])
+def test_protocols_of_a_plan(left_out: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of all, and of those whose plans take no seconds."""
+    named = [word for name in general_protocols() if left_out and name != left_out for word in ("--protocol", name)]
+    question = ["plan", "--parties", "6", "--dimension", "100000", *named]
     main([*question, "--json"])
     candidates = json.loads(capsys.readouterr().out)["candidates"]
     main([*question, "--details"])

@@ -33,17 +33,18 @@ OF_COMMANDS = {
 _OF_COMMAND = re.compile(r"(quietmean [a-z]+|\{command\}|_command\(name\)\})[^:;]*$")
 
 
+OF_ERRORS = ("InputError", "ProtocolFailure")
+
+
 def strings_in_errors() -> Iterator[tuple[Path, str]]:
     """The texts that stand in the making of an error outside of the command line."""
     for path in sorted(SOURCE.rglob("*.py")):
         if path.relative_to(SOURCE).parts[0] in ("cli", "desk", "drop"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in ("InputError", "ProtocolFailure")
-            ):
+        if not any(f"{error}(" in (text := path.read_text(encoding="utf-8")) for error in OF_ERRORS):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OF_ERRORS:
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
                         yield path, inner.value
