@@ -53,7 +53,7 @@ def _read_ledger(path: Path) -> None:
     with Ledger.open(path) as book:
         for account in book.accounts():
             assert account.charged_mu >= 0
-            assert account.remaining_mu is not None
+            assert account.remaining is not None
             book.same_inputs(account.name)
             book.people_of(account.name)
             book.claims(account.name)

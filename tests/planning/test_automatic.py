@@ -222,7 +222,7 @@ def test_the_budget_of_a_study_pays_for_it(tmp_path: Path, protocol: str, delta:
             assert account.charged.delta(1.0) <= delta
             assert book.set_budget(f"{parts}", 1.0, delta, when=NOON) == account
         refused(
-            "account '1' has", book.reserve, "1", SpendingRequest("more", "more", Charge(1e-3 * account.budget.mu)), when=NOON
+            "account '1' has", book.reserve, "1", SpendingRequest("more", "more", Charge(1e-3 * account.budget.limit)), when=NOON
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import subprocess
@@ -12,16 +13,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import Account, Budget, Freeze, Ledger, LedgerEntry, Refund
+from quietmean.ledger import Account, Budget, Freeze, Ledger, LedgerEntry, Refund, Rule
 from quietmean.ledger.filter import SpendingRequest, reserved, settled
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.privacy.composition import fits
+from quietmean.privacy.conversion import delta_of_mu
 from support.effort import examples
 
 # -- The ledger is a privacy filter: whoever chooses the studies, whatever is refunded, the budget holds. Checked with 60
@@ -39,21 +45,43 @@ class Truth:
 
     epsilon: float
     delta: float
+    rule: Rule = Rule.GAUSS
     costs: dict[str, Charge] = field(default_factory=dict)
 
     def total(self) -> mpmath.mpf:
         """delta of all studies together at the budget's epsilon."""
         with mpmath.workdps(DIGITS + 40):
-            columns = [[mpmath.mpf(getattr(cost, name)) for cost in self.costs.values()] for name in ("mu", "beta", "tv")]
-            mu = mpmath.sqrt(sum((each**2 for each in columns[0]), mpmath.mpf(0)))
             e = mpmath.mpf(self.epsilon)
-            gaussian = mpmath.mpf(0)
-            if mu:
-                gaussian = normal(-e / mu + mu / 2) - mpmath.exp(e) * normal(-e / mu - mu / 2)
-            return gaussian + sum(columns[1], mpmath.mpf(0)) + (1 + mpmath.exp(e)) * sum(columns[2], mpmath.mpf(0))
+            return self.of_rule(e) + self.sum_of("beta") + (1 + mpmath.exp(e)) * self.sum_of("tv")
+
+    def sum_of(self, column: str, power: int = 1) -> mpmath.mpf:
+        return sum((mpmath.mpf(getattr(cost, column)) ** power for cost in self.costs.values()), mpmath.mpf(0))
+
+    def of_rule(self, e: mpmath.mpf) -> mpmath.mpf:
+        if self.rule == Rule.PURE:
+            return mpmath.mpf(int(self.sum_of("pure") > e))
+        if self.rule == Rule.CONCENTRATED:
+            return least_delta(self.sum_of("rho"), e)
+        mu = mpmath.sqrt(self.sum_of("mu", 2))
+        return normal(-e / mu + mu / 2) - mpmath.exp(e) * normal(-e / mu - mu / 2) if mu else mu
 
     def holds(self) -> bool:
         return bool(self.total() <= mpmath.mpf(self.delta))
+
+
+def least_delta(rho: mpmath.mpf, e: mpmath.mpf) -> mpmath.mpf:
+    """The bound of Canonne, Kamath and Steinke at the best order."""
+
+    def log_delta(exponent: float) -> mpmath.mpf:
+        above = mpmath.exp(exponent)
+        return above * ((1 + above) * rho - e - mpmath.log1p(1 / above)) - mpmath.log1p(above)
+
+    if not rho:
+        return rho
+    best = minimize_scalar(
+        lambda exponent: float(log_delta(exponent)), bounds=(-12.0, 25.0), method="bounded", options={"xatol": 1e-9}
+    )
+    return mpmath.exp(log_delta(best.x))
 
 
 def normal(x: mpmath.mpf) -> mpmath.mpf:
@@ -78,7 +106,7 @@ class Adversary:
     violated: bool = False
 
     def __post_init__(self) -> None:
-        self.truth = Truth(self.account.budget.epsilon, self.account.budget.delta)
+        self.truth = Truth(self.account.budget.epsilon, self.account.budget.delta, self.account.rule)
 
     def play(self, studies: int, check_every: int = 1) -> None:
         for number in range(studies):
@@ -104,12 +132,21 @@ class Adversary:
 
     def wish(self) -> Charge:
         """All that is left, a part of it, or a little too much; in each column on its own."""
-        left_mu, left = self.account.remaining_mu, self.account.remaining_additive_delta
+        most, left = self.account.remaining, self.account.remaining_additive_delta
         share = [self.rng.choice([0.0, 1e-3, 0.1, 0.5, 1.0, 1.0 + 1e-12, 2.0, self.rng.random()]) for _ in range(3)]
         split = self.rng.random()
         # Upwards by no more than rounding: at the very edge the filter has to decide exactly.
         growth = 1 + float(mpmath.exp(self.truth.epsilon))
-        return Charge(share[0] * left_mu, min(1.0, share[1] * split * left), min(1.0, share[2] * (1 - split) * left / growth))
+        return self.costs(share[0] * most, min(1.0, share[1] * split * left), min(1.0, share[2] * (1 - split) * left / growth))
+
+    def costs(self, column: float, beta: float, tv: float) -> Charge:
+        """The charge of a study that costs this much of what the account adds up."""
+        if self.account.rule == Rule.GAUSS:
+            return Charge(column, beta, tv)
+        if self.account.rule == Rule.PURE:
+            return Charge(math.inf, beta, tv, pure=column)
+        # A study of any mu, for which the account does not ask.
+        return Charge(1.0 + 2 * math.sqrt(column), beta, tv, rho=column)
 
     def answer(self) -> None:
         """Some study is over, or says once more what it cost: never more than before, but for an ``excess``."""
@@ -121,7 +158,8 @@ class Adversary:
         most = entry.certified or entry.reserved
         times = 1.0 if self.rng.random() >= self.excess else 3.0
         part = [self.rng.choice([0.0, 0.3, 1.0, self.rng.random()]) * times for _ in range(3)]
-        cost = Charge(most.mu * part[0], min(1.0, most.beta * part[1]), min(1.0, most.tv * part[2]))
+        column = self.account.rule.curve.column(most) * part[0]
+        cost = self.costs(column, min(1.0, most.beta * part[1]), min(1.0, most.tv * part[2]))
         before = entry.certified
         fresh, freeze = self.settle(self.account, entry, cost, STAMP, "")
         # The adversary knows the worst of what it said; what was reserved no longer counts once a study is over.
@@ -149,20 +187,30 @@ def test_a_thousand_adaptive_studies_keep_the_budget(epsilon: float, delta: floa
     assert adversary.refused > 20
 
 
-@given(st.integers(0, 10**9), st.floats(0.05, 10.0), st.floats(-12.0, -2.0), st.sampled_from(Refund), st.sampled_from([0.0, 0.1]))
+@given(
+    st.integers(0, 10**9),
+    st.floats(0.05, 10.0),
+    st.floats(-12.0, -2.0),
+    st.sampled_from(Refund),
+    st.sampled_from([0.0, 0.1]),
+    st.sampled_from(Rule),
+)
 @settings(max_examples=examples(60))
-def test_any_adversary_keeps_any_budget(seed: int, epsilon: float, exponent: float, refund: Refund, excess: float) -> None:
-    account = empty(Budget.of(epsilon, 10.0**exponent, STAMP), refund)
+def test_any_adversary_keeps_any_budget(
+    seed: int, epsilon: float, exponent: float, refund: Refund, excess: float, rule: Rule
+) -> None:
+    account = empty(Budget.of(epsilon, 10.0**exponent, STAMP, rule), refund)
     adversary = Adversary(account, random.Random(seed), excess)
     adversary.play(30)
     assert not adversary.violated
 
 
-def test_the_ledger_on_disk_decides_as_the_filter_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rule", Rule)
+def test_the_ledger_on_disk_decides_as_the_filter_does(tmp_path: Path, rule: Rule) -> None:
     """The same studies through a file: what it holds after each is what the filter says in memory."""
     rng = random.Random(7)
     with Ledger.open(tmp_path / "ledger", create=True) as ledger:
-        ledger.set_budget("wards", 2.0, 1e-9, when=NOON)
+        ledger.set_budget("wards", 2.0, 1e-9, when=NOON, rule=rule)
         twin = Adversary(ledger.account("wards"), rng)
         for number in range(60):
             before = len(twin.account.entries)
@@ -175,8 +223,62 @@ def test_the_ledger_on_disk_decides_as_the_filter_does(tmp_path: Path) -> None:
                 if entry != known[entry.study] and entry.certified is not None:
                     ledger.settle(entry.study, entry.certified, when=NOON)
             assert ledger.account("wards").entries == twin.account.entries
+    assert twin.account.rule == rule
     assert twin.truth.holds()
     assert twin.allowed > 20
+
+
+# --- an adversary that chooses the noise from what it saw ---------------------------------------------------------------------
+
+LOSS, REACH = 1 / 64, 1024
+
+
+def of_laplace(epsilon: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """What is lost to Laplace noise, in steps of LOSS, and how likely that is."""
+    steps = round(2 * epsilon / LOSS)
+    a, number = math.exp(-epsilon / steps), np.arange(steps + 1)
+    chances = (1 - a) / (1 + a) * a**number
+    chances[[0, -1]] = 1 / (1 + a), a**steps / (1 + a)
+    losses: NDArray[np.int64] = (steps - 2 * number) // 2
+    return losses, chances.astype(np.float64)
+
+
+def of_gaussian(mu: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    below = norm.cdf(((np.arange(-REACH, REACH) + 0.5) * LOSS - mu * mu / 2) / mu)
+    return np.arange(-REACH, REACH + 1), np.diff(np.concatenate([[0.0], below, [1.0]]))
+
+
+def worst_delta(epsilon: float, left: float, studies: list[tuple[float, float | None]], rounds: int) -> NDArray[np.float64]:
+    """The delta that the best choice of the next study reaches from each loss so far.
+
+    A study is its mu, and its epsilon where its noise is Laplace's.
+    """
+    losses = np.arange(-REACH, REACH + 1)
+    best: NDArray[np.float64] = np.maximum(0.0, -np.expm1(epsilon - losses * LOSS))
+    if rounds:
+        for mu, pure in studies:
+            if mu**2 <= left * (1 + 1e-12):
+                after = worst_delta(epsilon, left - mu**2, studies, rounds - 1)
+                steps, chances = of_gaussian(mu) if pure is None else of_laplace(pure)
+                reached = np.clip(losses[:, None] + steps, -REACH, REACH) + REACH
+                best = np.maximum(best, after[reached] @ chances)
+    return best
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 2.9])
+def test_no_choice_between_laplace_and_gaussian_noise_breaks_a_budget(epsilon: float) -> None:
+    """Three studies, each of the noise that is worse after what was seen; and a smaller mu of Laplace noise is found out."""
+    laplace, gauss = Charge.of_laplace(2**20, 2.0**20).mu, 0.8
+    for budget in (3 * laplace**2, 2 * laplace**2 + gauss**2, laplace**2 + 2 * gauss**2):
+        worst = worst_delta(epsilon, budget, [(laplace, 1.0), (gauss, None)], 3)[REACH]
+        assert worst <= delta_of_mu(math.sqrt(budget), epsilon)
+    exact = worst_delta(epsilon, gauss**2, [(gauss, None)], 1)[REACH]
+    assert exact == pytest.approx(delta_of_mu(gauss, epsilon), rel=1e-2)
+
+
+def test_a_smaller_mu_of_laplace_noise_is_found_out() -> None:
+    worst = worst_delta(2.0, 3 * 0.8**2, [(0.8, 1.0)], 3)[REACH]
+    assert worst > 1.3 * delta_of_mu(math.sqrt(3) * 0.8, 2.0)
 
 
 # --- wrong filters -----------------------------------------------------------------------------------------------------------
@@ -238,10 +340,10 @@ def test_a_wrong_filter_is_found_out(reserve: Reserve, settle: Settle, excess: f
 
 def test_a_budget_that_gives_mu_all_of_delta_is_found_out() -> None:
     budget = Budget.of(1.0, 1e-6, STAMP)
-    wrong = replace(budget, mu=mu_of_budget(1.0, 1e-6))
+    wrong = replace(budget, limit=mu_of_budget(1.0, 1e-6))
     truth = Truth(1.0, 1e-6)
     for which, kept in ((budget, True), (wrong, False)):
-        charge = Charge(which.mu, which.additive_delta)
+        charge = Charge(which.limit, which.additive_delta)
         assert which.allows([charge])
         truth.costs["s"] = charge
         assert truth.holds() is kept

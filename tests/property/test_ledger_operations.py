@@ -27,7 +27,7 @@ from support.effort import examples
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 DELTA = 1e-6
 # What the filter leaves for mu.
-MOST = Budget.of(1.0, DELTA, "").gaussian_delta
+MOST = Budget.of(1.0, DELTA, "").other_delta
 STUDY = st.sampled_from([f"s{number}" for number in range(8)])
 ACCOUNT = st.sampled_from(["wards", "labs"])
 MU = st.floats(0.0, 0.3)
@@ -135,7 +135,7 @@ def held(ledger: Ledger) -> Model:
         for entry in account.entries
     }
     frozen = {account.name for account in accounts if account.frozen is not None}
-    return Model({account.name: account.budget.mu for account in accounts}, studies, frozen)
+    return Model({account.name: account.budget.limit for account in accounts}, studies, frozen)
 
 
 class LedgerMachine(RuleBasedStateMachine):

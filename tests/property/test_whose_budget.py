@@ -272,7 +272,7 @@ def test_a_thousand_exports_of_others_are_charged_to_nobody_else(tmp_path: Path)
         reserve(book, "wards", "first", many(1, 10**5))
         assert [book.accounts_with(many(100 + week, 100)) for week in range(1000)] == [()] * 1000
         # Each costs all that there is, and is of others than the last one: nobody lacks room.
-        most = book.account("new").remaining_mu
+        most = book.account("new").remaining
         assert [reserve(book, "new", f"week {week}", many(100 + week, 100), mu=most) for week in range(30)] == [0] * 30
         assert len(book.account("wards").entries) == 1
 
@@ -295,7 +295,7 @@ def test_a_file_with_nobody_or_the_only_person_is_charged_like_any_other(tmp_pat
     """What is charged to the account that was named, and what is left for somebody else, is the same."""
     with Ledger.open(tmp_path / "ledger", create=True) as book:
         book.set_budget("wards", EPSILON, DELTA, when=NOON, unit=PrivacyUnit.PERSON)
-        most = book.account("wards").remaining_mu
+        most = book.account("wards").remaining
         assert reserve(book, "wards", "a", sketch(list(range(members))), mu=most) == 0
         assert reserve(book, "wards", "b", sketch([7]), mu=most) == 0
         # Who was in both lacks room, and is alone with that.
@@ -306,7 +306,7 @@ def test_a_file_with_nobody_or_the_only_person_is_charged_like_any_other(tmp_pat
 def test_a_restart_has_the_same_persons_without_a_value(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger", create=True) as book:
         book.set_budget("wards", EPSILON, DELTA, when=NOON, unit=PrivacyUnit.PERSON)
-        most = book.account("wards").remaining_mu
+        most = book.account("wards").remaining
         reserve(book, "wards", "a", sketch([0, 1]), mu=most)
         for _ in range(2):
             assert reserve(book, "wards", "b", sketch([1, 2, 3]), mu=most) == 1
@@ -320,7 +320,7 @@ def test_people_of_another_key_or_column_are_never_taken_for_others(tmp_path: Pa
     for way, sketched in {"key": sketch([0], key=KEY[::-1]), "column": sketch([0], "insurance")}.items():
         with Ledger.open(tmp_path / way, create=True) as book:
             book.set_budget("wards", EPSILON, DELTA, when=NOON, unit=PrivacyUnit.PERSON)
-            most = book.account("wards").remaining_mu
+            most = book.account("wards").remaining
             reserve(book, "wards", "a", sketch([0]), mu=most)
             # By the digests somebody else, or the same person: without a value, and no refusal.
             assert reserve(book, "wards", "b", sketched, mu=most) == 1
@@ -345,6 +345,6 @@ def test_a_budget_of_exactly_a_study_pays_for_exactly_that_study(tmp_path: Path,
                 # The same budget again is no less than what is charged.
                 assert book.set_budget(name, epsilon, delta, when=NOON) == account
                 if parts == 1 and rest > 0:
-                    for more in (Charge(1e-3 * account.budget.mu), Charge(0.0, 0.05 * delta)):
+                    for more in (Charge(1e-3 * account.budget.limit), Charge(0.0, 0.05 * delta)):
                         with pytest.raises(InputError, match=rf"account '{name}' has .* left of"):
                             book.reserve(name, SpendingRequest(f"{name} more", name, more), when=NOON)

@@ -182,8 +182,8 @@ def check_ledgers(consortium: Consortium, studies: int) -> None:
             assert max(consortium.certified[party]) <= consortium.plan.a_priori.mu
             np.testing.assert_allclose(account.charged_mu, np.sqrt(np.sum(np.square(account.mus))), rtol=1e-12)
             assert account.charged_mu <= mu_of_budget(1.0, DELTA) * np.sqrt(studies)
-            left = account.remaining_mu
-            np.testing.assert_allclose(account.budget.mu**2, account.charged_mu**2 + left**2, rtol=1e-9)
+            left = account.remaining
+            np.testing.assert_allclose(account.budget.limit**2, account.charged_mu**2 + left**2, rtol=1e-9)
             with pytest.raises(InputError, match="asks for epsilon"):
                 ledger.reserve(
                     "data", SpendingRequest("one more", "more", Charge(left * (1 + 1e-6)), unit=PrivacyUnit.PARTY), when=NOON

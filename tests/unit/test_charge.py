@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import dp_accounting
 import mpmath
@@ -146,7 +148,7 @@ def test_a_concentrated_mechanism_goes_by_epsilon_and_delta(rho: float, delta: f
     assert epsilon >= epsilon_of_mu(math.sqrt(2 * rho), delta)
     assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
     charge = Charge.of_concentrated(rho, delta)
-    assert charge == Charge.of_mechanism(epsilon, delta)
+    assert charge == replace(Charge.of_mechanism(epsilon, delta), rho=rho)
     assert Charge.of_concentrated(rho, delta, members=2) == Charge.of_concentrated(4 * rho, delta)
 
 
@@ -165,6 +167,118 @@ def test_concentrated_at_the_ends() -> None:
     assert epsilon_of_rho(math.inf, 1e-6) == math.inf
     for rho, delta in ((-1.0, 1e-6), (math.nan, 1e-6), (1.0, 0.0), (1.0, 1.0)):
         refused(r"\. Choose ", epsilon_of_rho, rho, delta)
+
+
+# --- discrete Laplace noise --------------------------------------------------------------------------------------------------
+
+
+def losses(steps: int, scale: float) -> tuple[list[Fraction], list[mpmath.mpf]]:
+    """What an outcome says for a change of one coordinate, in steps over the scale, and how likely it is: from the definition."""
+    a = mpmath.exp(-1 / mpmath.mpf(scale))
+    middle = [(1 - a) / (1 + a) * a**k for k in range(1, steps)]
+    return [Fraction(steps - 2 * k) for k in range(steps + 1)], [1 / (1 + a), *middle, a**steps / (1 + a)]
+
+
+def together(changes: tuple[int, ...], scale: float) -> dict[Fraction, mpmath.mpf]:
+    """The same for a vector, by convolution."""
+    total = {Fraction(0): mpmath.mpf(1)}
+    for change in changes:
+        spread: dict[Fraction, mpmath.mpf] = {}
+        for loss, chance in zip(*losses(change, scale), strict=True):
+            for before, mass in total.items():
+                spread[before + loss] = spread.get(before + loss, mpmath.mpf(0)) + mass * chance
+        total = spread
+    return total
+
+
+def delta_at(epsilon: mpmath.mpf, loss: dict[Fraction, mpmath.mpf], scale: float) -> mpmath.mpf:
+    each = ((mpmath.mpf(steps.numerator) / mpmath.mpf(scale), chance) for steps, chance in loss.items())
+    return sum((chance * (1 - mpmath.exp(epsilon - value)) for value, chance in each if value > epsilon), mpmath.mpf(0))
+
+
+VECTORS = [(1,), (2,), (7,), (8,), (1, 1), (3, 4), (2, 1, 2, 2), (1,) * 8]
+SCALES = [0.4, 1.0, 6.5, 900.0]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("changes", VECTORS)
+def test_laplace_noise_is_charged_what_hides_any_vector_of_a_norm(changes: tuple[int, ...], scale: float) -> None:
+    """All columns are bounds, and for one coordinate nothing less is one."""
+    charge = Charge.of_laplace(sum(changes), scale)
+    with mpmath.workdps(DIGITS):
+        loss = together(changes, scale)
+        assert mpmath.mpf(charge.pure) >= max(loss) / mpmath.mpf(scale) * (1 - mpmath.mpf(10) ** (5 - DIGITS))
+        # The true curve is linear in e^epsilon between these, where the Gaussian's bends down.
+        kinks = [mpmath.mpf(steps.numerator) / mpmath.mpf(scale) for steps in sorted(loss) if steps >= 0]
+        between = [(one + other) / 2 for one, other in pairwise(kinks)]
+        places = [float(place) for place in (mpmath.mpf(0), *kinks, *between)]
+        excess = [delta_at(mpmath.mpf(place), loss, scale) - true_delta(charge.mu, place) for place in places]
+        assert max(excess) <= 0
+        for order in (1.0001, 1.5, 2.0, 5.0, 40.0):
+            moment = sum(
+                (mass * mpmath.exp((order - 1) * value / mpmath.mpf(scale)) for value, mass in loss.items()), mpmath.mpf(0)
+            )
+            renyi = mpmath.log(moment) / (order - 1)
+            assert renyi <= mpmath.mpf(charge.rho) * order
+            if len(changes) == 1 and order < 1.01:
+                assert renyi >= mpmath.mpf(charge.rho) * order * (1 - mpmath.mpf("2e-4") * (1 + mpmath.mpf(charge.pure)))
+        if len(changes) == 1:
+            # Errors of the best test between the two middle outcomes: no smaller mu allows them.
+            steps, a = changes[0], mpmath.exp(-1 / mpmath.mpf(scale))
+            one, other = (a ** ((steps + half) // 2) / (1 + a) for half in (1, 2))
+            least = mpmath.sqrt(2) * (mpmath.erfinv(1 - 2 * one) + mpmath.erfinv(1 - 2 * other))
+            assert least <= charge.mu <= least * (1 + mpmath.mpf("1e-10"))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "mu", "rho", "any_mu"),
+    [
+        (0.25, 0.296, 0.0288, 0.313),
+        (0.5, 0.562, 0.1065, 0.624),
+        (1, 1.030, 0.3679, 1.232),
+        (2, 1.801, 1.135, 2.358),
+        (4, 2.987, 3.018, 4.194),
+    ],
+)
+def test_fine_steps_cost_less_than_any_pure_mechanism(epsilon: float, mu: float, rho: float, any_mu: float) -> None:
+    fine, anything = Charge.of_laplace(2**20, 2**20 / epsilon), Charge.of_mechanism(epsilon)
+    assert fine.mu == pytest.approx(mu, abs=6e-4)
+    assert fine.rho == pytest.approx(rho, rel=3e-4)
+    assert anything.mu == pytest.approx(any_mu, abs=6e-4)
+    assert fine.pure == anything.pure == epsilon
+    # One step is randomised response, the worst of all.
+    assert Charge.of_laplace(1, 1 / epsilon) == anything
+
+
+@pytest.mark.parametrize(("steps", "scale"), [(1, 1.0), (5, 2.5), (64, 64.0)])
+def test_laplace_noise_against_dp_accounting(steps: int, scale: float) -> None:
+    theirs = dp_accounting.pld.privacy_loss_distribution.from_discrete_laplace_mechanism(
+        1 / scale, steps, value_discretization_interval=1e-4
+    )
+    with mpmath.workdps(DIGITS):
+        loss = together((steps,), scale)
+        for epsilon in (0.0, 0.3, 0.9):
+            ours = float(delta_at(mpmath.mpf(epsilon), loss, scale))
+            assert ours <= theirs.get_delta_for_epsilon(epsilon) <= ours * 1.001 + 1e-4
+            assert Charge.of_laplace(steps, scale).delta(epsilon) >= ours
+
+
+def test_what_follows_of_a_column_is_filled_in() -> None:
+    assert Charge(math.inf, pure=1.0) == Charge.of_mechanism(1.0)
+    assert Charge(0.5) == Charge(0.5, rho=1.0)
+    assert Charge(0.5).rho == pytest.approx(0.125)
+    assert Charge(0.0).rho == 0.0
+    assert Charge(math.inf).rho == math.inf
+    group = Charge.of_laplace(64, 512.0).of_group(3)
+    assert group.rho == pytest.approx(9 * Charge.of_laplace(64, 512.0).rho)
+    assert group.pure == 0.375
+    both = compose([Charge.of_laplace(64, 64.0), Charge(0.5)])
+    assert both.rho == pytest.approx(0.125 + Charge.of_laplace(64, 64.0).rho)
+    assert both.pure == math.inf
+    assert compose([Charge.of_laplace(64, 64.0)] * 3).pure == 3.0
+    assert Charge(0.5, pure=1.0).exceeds(Charge(0.5, pure=0.9))
+    refused("Choose a whole number >= 1", Charge.of_laplace, 0, 1.0)
+    refused("Choose a finite number > 0", Charge.of_laplace, 1, 0.0)
 
 
 # --- adding up ---------------------------------------------------------------------------------------------------------------

@@ -26,8 +26,9 @@ from quietmean.cli.screens import MORE
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import PaymentOptions
-from quietmean.ledger import RESERVED, SPENT, Budget, Inputs, Ledger, Refund, SpendingRequest
+from quietmean.ledger import RESERVED, SPENT, Budget, Inputs, Ledger, Refund, Rule, SpendingRequest
 from quietmean.privacy import Charge, compose_mu, mu_of_budget
+from quietmean.privacy.charge import epsilon_of_rho
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.studies.party import Policy
 from quietmean.studies.party.payment import payer_for
@@ -36,7 +37,7 @@ from support.refusals import raised, refused, refused_rows
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 # mu is read at 99 % of delta: the rest is for beta and tv.
-MOST = Budget.of(1.0, 1e-6, "").gaussian_delta
+MOST = Budget.of(1.0, 1e-6, "").other_delta
 HALF = mu_of_budget(0.5, MOST)
 
 
@@ -70,7 +71,7 @@ def test_a_study_is_reserved_then_spent_and_all_of_it_is_there_after_a_restart(l
         assert again.trace("wards") == (spent,)
         account = again.account("wards")
     assert account.charged_mu == HALF / 2
-    assert account.remaining_mu == pytest.approx(math.sqrt(mu_of_budget(1.0, MOST) ** 2 - HALF**2 / 4), rel=1e-15)
+    assert account.remaining == pytest.approx(math.sqrt(mu_of_budget(1.0, MOST) ** 2 - HALF**2 / 4), rel=1e-15)
 
 
 def test_studies_compose_by_squares_and_the_rest_may_be_asked_for(ledger: Ledger) -> None:
@@ -151,7 +152,7 @@ def test_a_study_that_cost_more_than_reserved_freezes_the_account(ledger: Ledger
     assert account.overspent == (mu > 1)
     if mu > 1:
         assert account.charged_epsilon == epsilon_of_mu(mu, MOST)
-    assert (account.remaining_mu, account.remaining_epsilon, account.remaining_additive_delta) == (0.0, 0.0, 0.0)
+    assert (account.remaining, account.remaining_epsilon, account.remaining_additive_delta) == (0.0, 0.0, 0.0)
     refused(r"'wards' is frozen since 2030-01-02T12:00:00\+00:00 .*--account wards --lift REASON", charge, ledger, "s2", 1e-6)
     # The restart of a study that is charged already is no new charge.
     charge(ledger, "s1")
@@ -204,9 +205,9 @@ def test_an_answer_above_an_earlier_one_freezes_only_what_no_longer_fits(ledger:
 def test_the_budget_is_split_and_both_parts_refuse(ledger: Ledger) -> None:
     budget = ledger.account("wards").budget
     assert budget.additive_delta == pytest.approx(1e-8)
-    assert budget.gaussian_delta == pytest.approx(0.99e-6)
-    assert Fraction(budget.gaussian_delta) + Fraction(budget.additive_delta) <= Fraction(1e-6)
-    assert budget.mu == mu_of_budget(1.0, budget.gaussian_delta)
+    assert budget.other_delta == pytest.approx(0.99e-6)
+    assert Fraction(budget.other_delta) + Fraction(budget.additive_delta) <= Fraction(1e-6)
+    assert budget.limit == mu_of_budget(1.0, budget.other_delta)
     # The first study fixes the split: this one needs nothing beside mu.
     ledger.reserve("wards", SpendingRequest("s0", "first", Charge(0.05)), when=NOON)
     assert ledger.account("wards").budget == budget
@@ -229,6 +230,49 @@ def test_what_is_charged_beyond_the_part_for_it_is_counted_with_all_of_delta(led
     assert account.charged_epsilon == Charge(0.2, 4e-7).epsilon(1e-6) > epsilon_of_mu(0.2, MOST)
     ledger.settle("s1", Charge(0.2, 2e-6), when=NOON)
     assert ledger.account("wards").charged_epsilon == math.inf
+
+
+# --- rules -------------------------------------------------------------------------------------------------------------------
+
+
+def request(study: str, charge: Charge) -> SpendingRequest:
+    return SpendingRequest(study, study, charge)
+
+
+def test_a_rule_is_fixed_when_an_account_is_made(ledger: Ledger) -> None:
+    made = ledger.set_budget("pure", 1.0, 1e-6, when=NOON, rule=Rule.PURE)
+    assert (made.rule, made.budget.limit, made.budget.additive_delta) == (Rule.PURE, 1.0, 1e-6)
+    assert ledger.account("wards").rule == Rule.GAUSS
+    refused("counts by the rule pure, not gauss", ledger.set_budget, "pure", 2.0, 1e-6, when=NOON, rule=Rule.GAUSS)
+    assert ledger.set_budget("pure", 2.0, 1e-6, when=NOON).rule == Rule.PURE
+
+
+def test_a_pure_account_adds_epsilons(ledger: Ledger) -> None:
+    ledger.set_budget("pure", 1.0, 1e-6, when=NOON, rule=Rule.PURE)
+    half = Charge.of_laplace(1024, 2048.0, tv=1e-20)
+    ledger.reserve("pure", request("a", half), when=NOON)
+    assert ledger.remaining("pure") == (0.5, 0.5)
+    ledger.reserve("pure", request("b", half), when=NOON)
+    account = ledger.account("pure")
+    assert (account.charged_epsilon, account.remaining_epsilon) == (1.0, 0.0)
+    refused(
+        "asks for epsilon 0.1000 at delta 1e-06 but", ledger.reserve, "pure", request("c", Charge.of_mechanism(0.1)), when=NOON
+    )
+    refused("'d' has no epsilon at delta 0", ledger.reserve, "pure", request("d", Charge(0.01)), when=NOON)
+    refused("may fail with 1e-05 of delta", ledger.reserve, "pure", request("e", Charge(0.0, 1e-5)), when=NOON)
+
+
+def test_a_concentrated_account_adds_rho(ledger: Ledger) -> None:
+    ledger.set_budget("rho", 3.0, 1e-6, when=NOON, rule=Rule.CONCENTRATED)
+    most = ledger.account("rho").budget
+    assert epsilon_of_rho(most.limit, most.other_delta) == pytest.approx(3.0, rel=1e-9)
+    # Its own column is small, and its mu is not: so it needs less of this account than of one that adds squares of mu.
+    ledger.reserve("rho", request("a", Charge(2.0, rho=most.limit / 2)), when=NOON)
+    account = ledger.account("rho")
+    assert account.remaining == pytest.approx(most.limit / 2)
+    assert account.remaining_epsilon == pytest.approx(epsilon_of_mu(math.sqrt(most.limit), most.other_delta))
+    ledger.reserve("rho", request("b", Charge(math.sqrt(2 * account.remaining) * (1 - 1e-12))), when=NOON)
+    refused("asks for epsilon", ledger.reserve, "rho", request("c", Charge(0.01)), when=NOON)
 
 
 # --- refunds -----------------------------------------------------------------------------------------------------------------
@@ -467,13 +511,13 @@ def test_another_database_is_left_alone(path: Path, version: int) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("version", [1, 5])
+@pytest.mark.parametrize("version", [1, 4, 6])
 def test_unknown_schema_is_refused(path: Path, version: int) -> None:
     Ledger.open(path, create=True).close()
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA user_version = {version}")
     database.close()
-    refused(f"schema version {version}, this version of quietmean knows 4", Ledger.open, path)
+    refused(f"schema version {version}, this version of quietmean knows 5", Ledger.open, path)
 
 
 def test_a_ledger_in_use_is_told(ledger: Ledger, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
@@ -20,7 +20,8 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented, marked
 from quietmean.ledger import Budget, Ledger, Refund
-from quietmean.ledger.account import left_shown, left_text
+from quietmean.ledger.account import Rule, left_shown, left_text
+from quietmean.privacy.charge import Charge
 from quietmean.studies.party import Policy, twins_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _OVERLAP = (
 )
 # The part of delta for rare events from which on it is said how much of it is used.
 _WORTH_SAYING = 0.01
+_ADDING_UP = {Rule.GAUSS: "Squares of mu", Rule.CONCENTRATED: "Numbers rho", Rule.PURE: "Epsilons"}
 # So many entries on the first screen.
 _LATEST = 6
 
@@ -191,7 +193,8 @@ def _first_screen(account: Account, twins: Sequence[str], *, alone: bool) -> Ite
     if len(account.entries) > len(latest):
         yield f"  and {count_of(len(account.entries) - len(latest), 'earlier entry', 'earlier entries')}: --details"
     yield f"Costs here are at delta {delta_shown(budget.delta)}, and a study's own screens have its delta."
-    yield f"Squares of mu add up. So used and left do not make {budget.epsilon:g}."
+    adding = _ADDING_UP[account.rule]
+    yield f"{adding} add up." + ("" if account.rule == Rule.PURE else f" So used and left do not make {budget.epsilon:g}.")
 
 
 def account_json(account: Account) -> dict[str, Any]:
@@ -202,7 +205,8 @@ def account_json(account: Account) -> dict[str, Any]:
             {
                 "epsilon": each.epsilon,
                 "delta": each.delta,
-                "mu": each.mu,
+                "mu": each.limit if each.rule == Rule.GAUSS else None,
+                "limit": each.limit,
                 "additive_delta": each.additive_delta,
                 "set_at": each.set_at,
             }
@@ -233,14 +237,15 @@ def balance_json(account: Account) -> dict[str, Any]:
         "refund": str(account.refund),
         "epsilon": account.budget.epsilon,
         "delta": account.budget.delta,
-        "mu": account.budget.mu,
+        "rule": str(account.rule),
+        "limit": account.budget.limit,
+        "mu": account.budget.limit if account.rule == Rule.GAUSS else None,
         "additive_delta": account.budget.additive_delta,
-        "charged_mu": charged.mu,
-        "charged_beta": charged.beta,
-        "charged_tv": charged.tv,
+        **_columns("charged_", charged),
         "charged_epsilon": account.charged_epsilon,
         "charged_additive_delta": account.charged_additive_delta,
-        "remaining_mu": account.remaining_mu,
+        "remaining": account.remaining,
+        "remaining_mu": account.remaining if account.rule == Rule.GAUSS else None,
         "remaining_epsilon": account.remaining_epsilon,
         "remaining_additive_delta": account.remaining_additive_delta,
         "overspent": account.overspent,
@@ -253,7 +258,9 @@ def balance_text(account: Account) -> str:
     budget = account.budget
     remaining = f"{left_text(account.remaining_epsilon)} left"
     # Where somebody would add the two up.
-    squares = f"; squares of mu add up, so used and left do not make {budget.epsilon:g}" if account.charged_epsilon else ""
+    squares = ""
+    if account.charged_epsilon and account.rule == Rule.GAUSS:
+        squares = f"; squares of mu add up, so used and left do not make {budget.epsilon:g}"
     if account.overspent:
         remaining = "more than the budget, nothing left"
     if account.frozen is not None:
@@ -277,7 +284,7 @@ def _short_balance(account: Account) -> str:
         return f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
     if account.overspent:
         return f"nothing left of {budget.epsilon:g}: epsilon {epsilon_shown(account.charged_epsilon)} is used"
-    squares = " (costs combine by squares, not by sums)" if account.charged_epsilon else ""
+    squares = " (costs combine by squares, not by sums)" if account.charged_epsilon and account.rule == Rule.GAUSS else ""
     return f"{left_shown(account.remaining_epsilon)} of {budget.epsilon:g} left{squares}"
 
 
@@ -292,6 +299,10 @@ def show_balance(account: Account, *, details: bool = False) -> None:
         )
 
 
+def _columns(prefix: str, charge: Charge | None) -> dict[str, float | None]:
+    return {f"{prefix}{each.name}": None if charge is None else getattr(charge, each.name) for each in fields(Charge)}
+
+
 def _entry_json(entry: LedgerEntry, account: Account) -> dict[str, Any]:
     return {
         "study": entry.study,
@@ -301,16 +312,10 @@ def _entry_json(entry: LedgerEntry, account: Account) -> dict[str, Any]:
         "factor": entry.factor,
         "refund": entry.refund,
         "status": entry.status,
-        "mu": entry.mu,
-        "beta": entry.charged.beta,
-        "tv": entry.charged.tv,
+        **_columns("", entry.charged),
         "epsilon": account.budget.epsilon_of(entry.charged),
-        "reserved_mu": entry.reserved_mu,
-        "reserved_beta": entry.reserved.beta,
-        "reserved_tv": entry.reserved.tv,
-        "certified_mu": None if entry.certified is None else entry.certified.mu,
-        "certified_beta": None if entry.certified is None else entry.certified.beta,
-        "certified_tv": None if entry.certified is None else entry.certified.tv,
+        **_columns("reserved_", entry.reserved),
+        **_columns("certified_", entry.certified),
         "reserved_at": entry.reserved_at,
         "settled_at": entry.settled_at,
         "note": entry.note,

@@ -6,15 +6,15 @@ The only place of the ledger where mu becomes epsilon.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
-from quietmean.privacy.charge import NOTHING, Charge, additive_delta, compose, down
+from quietmean.privacy.charge import NOTHING, Charge, additive_delta, compose, delta_of_rho, down, epsilon_of_rho, rho_of_budget
 from quietmean.privacy.composition import epsilon_within, fits, mu_of_budget, remaining_mu
 from quietmean.privacy.conversion import check_budget, delta_of_mu, epsilon_of_mu
 
@@ -24,6 +24,61 @@ SPENT: Final = "spent"
 ADDITIVE_PART: Final = 0.01
 # What an entry is known by whose persons were charged although another account was named.
 OTHERS: Final = b"*"
+
+
+class Rule(StrEnum):
+    """What an account adds up over its studies. It is fixed when the account is made: the best of several would be no filter.
+
+    ``gauss`` adds squares of mu, ``concentrated`` adds rho, and ``pure`` adds epsilons of studies whose own delta is 0.
+    """
+
+    GAUSS = "gauss"
+    CONCENTRATED = "concentrated"
+    PURE = "pure"
+
+    @property
+    def curve(self) -> _Curve:
+        """What the rule adds up, and what that means."""
+        return _CURVES[self]
+
+
+class _Curve(NamedTuple):
+    """One column of a charge, to a ``power`` in sums, and what it means.
+
+    ``limit`` of (epsilon, delta), ``delta`` at an epsilon, ``epsilon`` at a delta, and ``within``: the largest epsilon of a study
+    at a delta.
+    """
+
+    column: Callable[[Charge], float]
+    power: int
+    limit: Callable[[float, float], float]
+    delta: Callable[[float, float], float]
+    epsilon: Callable[[float, float], float]
+    within: Callable[[float, float], float]
+
+    def of(self, charges: Sequence[Charge]) -> list[float]:
+        return [self.column(charge) for charge in charges]
+
+
+_CURVES = {
+    Rule.GAUSS: _Curve(lambda charge: charge.mu, 2, mu_of_budget, delta_of_mu, epsilon_of_mu, epsilon_within),
+    Rule.CONCENTRATED: _Curve(
+        lambda charge: charge.rho,
+        1,
+        rho_of_budget,
+        delta_of_rho,
+        epsilon_of_rho,
+        lambda rho, delta: epsilon_within(math.sqrt(2 * rho) * (1 - 1e-15), delta),
+    ),
+    Rule.PURE: _Curve(
+        lambda charge: charge.pure,
+        1,
+        lambda epsilon, delta: epsilon,
+        lambda pure, epsilon: float(pure > epsilon),
+        lambda pure, delta: pure,
+        lambda pure, delta: pure,
+    ),
+}
 
 
 class Refund(StrEnum):
@@ -79,40 +134,42 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit: (epsilon, delta) as given; the largest mu, and ``additive_delta``, what beta and tv may take of delta.
+    """A limit: (epsilon, delta) as given; ``limit``, the most of what the ``rule`` adds up; ``additive_delta``, the most of delta
+    that beta and tv may take.
 
-    Both limits together keep (epsilon, delta): delta(mu, epsilon) is at most what ``additive_delta`` leaves of delta. The first
-    study fixes how delta is split, before anything is known: see :meth:`part_for`.
+    Both together keep (epsilon, delta): delta(limit, epsilon) is at most what ``additive_delta`` leaves of delta. The first study
+    fixes how delta is split, before anything is known: see :meth:`part_for`. Pure epsilons leave beta and tv all of it.
     """
 
     epsilon: float
     delta: float
-    mu: float
+    limit: float
     set_at: str
     additive_delta: float
+    rule: Rule = Rule.GAUSS
 
     @classmethod
-    def of(cls, epsilon: float, delta: float, set_at: str) -> Self:
+    def of(cls, epsilon: float, delta: float, set_at: str, rule: Rule = Rule.GAUSS) -> Self:
         """Make the budget of an epsilon at a delta. Raises :class:`InputError` for an impossible epsilon or delta."""
         check_budget(epsilon, delta)
-        additive = ADDITIVE_PART * delta
-        return cls(epsilon, delta, mu_of_budget(epsilon, _rest(delta, additive)), set_at, additive)
+        additive = delta if rule == Rule.PURE else ADDITIVE_PART * delta
+        return cls(epsilon, delta, rule.curve.limit(epsilon, _rest(delta, additive)), set_at, additive, rule)
 
     def part_for(self, charge: Charge) -> float | None:
         """Return the part of delta that the additive terms, beta and tv, get if the study of this ``charge`` is the first.
 
         None means the usual part of the budget, 1 %.
 
-        It is more where as many studies like this one as fit need more, and less where its mu needs the rest. So a budget of
+        It is more where as many studies like this one as fit need more, and less where its limit needs the rest. So a budget of
         exactly a study's (epsilon, delta) pays for exactly that study.
         """
         delta, needs, usual = Fraction(self.delta), charge.additive(self.epsilon), Fraction(self.additive_delta)
-        left = delta - Fraction(delta_of_mu(charge.mu, self.epsilon))
-        # Of a large budget beta and tv would take all: mu keeps as much as they have without a study.
+        left = delta - Fraction(self._delta(charge))
+        # Of a large budget beta and tv would take all: the limit keeps as much as they have without a study.
         wanted = max(usual, min(self._like(charge) * needs, delta - usual), needs)
         if needs > min(left, delta - usual) or wanted == usual <= left:
             return None
-        # A little less than mu leaves, so that neither side is lost to rounding.
+        # A little less than is left, so that neither side is lost to rounding.
         part = float((wanted if wanted <= left else left - (left - needs) / 1000) / delta)
         while Fraction(part) * delta < needs:
             part = math.nextafter(part, 1.0)
@@ -126,28 +183,36 @@ class Budget:
         low, high = Fraction(1), delta / needs
         for _ in range(60):
             middle = (low + high) / 2
-            mu = charge.mu * math.sqrt(middle)
-            fit = Fraction(delta_of_mu(mu, self.epsilon)) + middle * needs <= delta
+            fit = Fraction(self._delta(charge, float(middle))) + middle * needs <= delta
             low, high = (Fraction(float(middle)), high) if fit else (low, middle)
         return low
+
+    def _delta(self, charge: Charge, times: float = 1.0) -> float:
+        """Return the delta at this epsilon of so many studies of this charge, beta and tv aside."""
+        curve = self.rule.curve
+        return curve.delta(curve.column(charge) * times ** (1 / curve.power), self.epsilon)
 
     def after(self, entries: Sequence[LedgerEntry]) -> Budget:
         """Return the budget, split as the first of these studies needs it, those without any cost aside."""
         first = next((entry for entry in entries if entry.charged != NOTHING), None)
-        return self if first is None or first.part is None else _split(self, first.part, first.reserved.mu)
+        return self if first is None or first.part is None else _split(self, first.part, self.rule.curve.column(first.reserved))
 
     @property
-    def gaussian_delta(self) -> float:
-        """The part of delta at which mu is read."""
+    def other_delta(self) -> float:
+        """The part of delta at which the limit is read."""
         return _rest(self.delta, self.additive_delta)
 
     def allows(self, charges: Sequence[Charge]) -> bool:
         """Whether studies together stay within both limits. Exact: no rounding at the edge."""
-        return self.allows_mu(charges) and self.allows_additive(charges)
+        return self.allows_column(charges) and self.allows_additive(charges)
 
-    def allows_mu(self, charges: Sequence[Charge]) -> bool:
-        """Whether their mu together stays within the limit of mu."""
-        return fits(self.mu, [charge.mu for charge in charges])
+    def allows_column(self, charges: Sequence[Charge]) -> bool:
+        """Whether what the rule adds up stays within its limit."""
+        return fits(self.limit, self.rule.curve.of(charges), self.rule.curve.power)
+
+    def remaining(self, charges: Sequence[Charge]) -> float:
+        """Return the most of what the rule adds up that is left after these; rounded down."""
+        return remaining_mu(self.limit, self.rule.curve.of(charges), self.rule.curve.power)
 
     def allows_additive(self, charges: Sequence[Charge]) -> bool:
         """Whether beta and tv together stay within their part of delta."""
@@ -156,10 +221,10 @@ class Budget:
     def epsilon_of(self, charge: Charge) -> float:
         """What ``charge`` is at this budget's delta; rounded up.
 
-        Where beta and tv stay within their part, it is that of mu at the other part of delta, so that the epsilon of the whole
-        budget is the budget's epsilon. Else it is the least one with all of delta, infinite if there is none.
+        Where beta and tv stay within their part, it is that of the rule at the other part of delta, so that the epsilon of the
+        whole budget is the budget's epsilon. Else it is the least one with all of delta, infinite if there is none.
         """
-        epsilon = epsilon_of_mu(charge.mu, self.gaussian_delta)
+        epsilon = self.rule.curve.epsilon(self.rule.curve.column(charge), self.other_delta)
         if math.isinf(epsilon) or charge.additive(epsilon) <= Fraction(self.additive_delta):
             return epsilon
         return charge.epsilon(self.delta)
@@ -234,6 +299,11 @@ class Account:
         return self.charged.mu
 
     @property
+    def rule(self) -> Rule:
+        """What it adds up."""
+        return self.budgets[-1].rule
+
+    @property
     def charged_epsilon(self) -> float:
         return self.budget.epsilon_of(self.charged)
 
@@ -245,15 +315,15 @@ class Account:
         return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
     @property
-    def remaining_mu(self) -> float:
-        """The largest mu that a further study of everybody may have; 0 while frozen."""
-        least = min(remaining_mu(self.budgets[-1].after(path).mu, [entry.mu for entry in path]) for path in self.paths)
+    def remaining(self) -> float:
+        """The most of what the rule adds up (mu, rho or epsilon) that a further study of everybody may have; 0 while frozen."""
+        least = min(self.budgets[-1].after(path).remaining(charges_of(path)) for path in self.paths)
         return 0.0 if self.frozen else least
 
     @property
     def remaining_epsilon(self) -> float:
-        """The largest epsilon that a further study may have at the part of delta at which mu is read; 0 while frozen."""
-        return epsilon_within(self.remaining_mu, self.budget.gaussian_delta)
+        """The largest epsilon that a further study may have at the part of delta at which the limit is read; 0 while frozen."""
+        return self.rule.curve.within(self.remaining, self.budget.other_delta)
 
     @property
     def remaining_additive_delta(self) -> float:
@@ -288,17 +358,17 @@ def charges_of(entries: Sequence[LedgerEntry]) -> list[Charge]:
 
 
 @lru_cache(maxsize=256)
-def _split(budget: Budget, part: float, mu: float) -> Budget:
-    """Return the budget with that part of delta for beta and tv, and the rest for mu: for that ``mu`` itself, if it fits."""
+def _split(budget: Budget, part: float, column: float) -> Budget:
+    """Return the budget with that part of delta for beta and tv, and the rest for the limit: ``column`` itself, if it fits."""
     exact = Fraction(part) * Fraction(budget.delta)
     additive = down(exact)
     if additive < exact:
         additive = math.nextafter(additive, 1.0)
     rest = _rest(budget.delta, additive)
-    most = mu_of_budget(budget.epsilon, rest)
-    if most < mu and delta_of_mu(mu, budget.epsilon) <= rest:
-        most = mu
-    return replace(budget, mu=most, additive_delta=additive)
+    most = budget.rule.curve.limit(budget.epsilon, rest)
+    if most < column and budget.rule.curve.delta(column, budget.epsilon) <= rest:
+        most = column
+    return replace(budget, limit=most, additive_delta=additive)
 
 
 def _rest(delta: float, additive: float) -> float:

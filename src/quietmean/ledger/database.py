@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -21,23 +21,29 @@ from quietmean.ledger.account import LedgerEntry
 from quietmean.privacy.charge import Charge
 from quietmean.randomness import Seed
 
-SCHEMA = 4
+SCHEMA = 5
 # Distinguishes a ledger from any other SQLite file, such as a party's store.
 _WAIT_SECONDS = 30.0
 _ATTEMPTS = 5
+_COLUMNS = tuple(field.name for field in fields(Charge))
+
+
+def _declared(prefix: str, needed: str = " NOT NULL") -> str:
+    return ", ".join(f"{prefix}{name} REAL{needed}" for name in _COLUMNS)
+
+
 _TABLES = (
     """CREATE TABLE account (name TEXT PRIMARY KEY, unit TEXT NOT NULL, data_set TEXT NOT NULL, relation TEXT NOT NULL,
                              refund TEXT NOT NULL)""",
     """CREATE TABLE budget (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name), epsilon REAL NOT NULL,
-                            delta REAL NOT NULL, mu REAL NOT NULL, set_at TEXT NOT NULL, additive_delta REAL NOT NULL)""",
+                            delta REAL NOT NULL, most REAL NOT NULL, set_at TEXT NOT NULL, additive_delta REAL NOT NULL,
+                            rule TEXT NOT NULL)""",
     # A study may be charged to several accounts.
-    """CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT NOT NULL, account TEXT NOT NULL REFERENCES account (name),
-                           name TEXT NOT NULL, unit TEXT NOT NULL, reserved_mu REAL NOT NULL, mu REAL NOT NULL,
+    f"""CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT NOT NULL, account TEXT NOT NULL REFERENCES account (name),
+                           name TEXT NOT NULL, unit TEXT NOT NULL, relation TEXT NOT NULL, factor INTEGER NOT NULL,
+                           refund INTEGER NOT NULL, {_declared("reserved_")}, {_declared("")}, {_declared("certified_", "")},
                            status TEXT NOT NULL, reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL,
-                           relation TEXT NOT NULL, factor INTEGER NOT NULL, refund INTEGER NOT NULL,
-                           reserved_beta REAL NOT NULL, reserved_tv REAL NOT NULL, beta REAL NOT NULL, tv REAL NOT NULL,
-                           certified_mu REAL, certified_beta REAL, certified_tv REAL, part REAL, known BLOB,
-                           UNIQUE (study, account))""",
+                           part REAL, known BLOB, UNIQUE (study, account))""",
     """CREATE TABLE freeze (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name), study TEXT NOT NULL,
                             since TEXT NOT NULL, reason TEXT NOT NULL, lifted_at TEXT, lifted_reason TEXT)""",
     "CREATE TABLE input (study TEXT NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (study, digest)) WITHOUT ROWID",
@@ -189,11 +195,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
 
 
-ENTRY = (
-    "study, account, name, unit, relation, factor, refund, reserved_mu, reserved_beta, reserved_tv, mu, beta, tv, certified_mu, "
-    "certified_beta, certified_tv, status, reserved_at, settled_at, note, part, known"
-)
-BUDGET = "epsilon, delta, mu, set_at, additive_delta"
+_CHARGES = [f"{prefix}{name}" for prefix in ("reserved_", "", "certified_") for name in _COLUMNS]
+_FIXED = ["study", "account", "name", "unit", "relation", "factor", "refund"]
+_ALL = [*_FIXED, *_CHARGES, "status", "reserved_at", "settled_at", "note", "part", "known"]
+ENTRY = ", ".join(_ALL)
+_CHANGING = ", ".join(f"{name} = excluded.{name}" for name in ["factor", "part", *_CHARGES, "status", "settled_at", "note"])
+BUDGET = "epsilon, delta, most, set_at, additive_delta, rule"
 FREEZE = "study, since, reason, lifted_at, lifted_reason"
 
 
@@ -201,8 +208,9 @@ def entry_of(row: Any) -> LedgerEntry:
     """Return the entry of a row with the columns :data:`ENTRY`."""
     study, account, name, unit, relation, factor, refund, *columns, status, reserved_at, settled_at, note, part, known = row
     fixed = (study, account, name, PrivacyUnit(unit), Neighbouring(relation), factor, bool(refund))
-    certified = None if columns[6] is None else _charge_of(*columns[6:])
-    charges = (_charge_of(*columns[:3]), _charge_of(*columns[3:6]), certified)
+    size = len(_COLUMNS)
+    first, charged, last = (columns[begin : begin + size] for begin in (0, size, 2 * size))
+    charges = _charge_of(*first), _charge_of(*charged), None if last[0] is None else _charge_of(*last)
     about = part, None if known is None else bytes(known)
     return LedgerEntry(*fixed, *charges, status, reserved_at, settled_at, note, *about)
 
@@ -221,22 +229,18 @@ def required_entries(database: LedgerDatabase, study: str) -> list[LedgerEntry]:
     return entries
 
 
-def _charge_of(mu: float, beta: float, tv: float) -> Charge:
-    return Charge(float(mu), float(beta), float(tv))
+def _charge_of(*columns: Any) -> Charge:
+    return Charge(*map(float, columns))
 
 
 def save_entry(database: LedgerDatabase, entry: LedgerEntry) -> None:
     """Write an entry, anew or in place of what is there of the study on its account."""
-    certified = (None, None, None) if entry.certified is None else astuple(entry.certified)
+    certified = (None,) * len(_COLUMNS) if entry.certified is None else astuple(entry.certified)
     fixed = (entry.study, entry.account, entry.name, str(entry.unit), str(entry.relation), entry.factor, entry.refund)
     changing = (*astuple(entry.reserved), *astuple(entry.charged), *certified, entry.status)
     database.change(
-        f"""INSERT INTO entry ({ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT (study, account) DO UPDATE SET factor = excluded.factor, part = excluded.part,
-            reserved_mu = excluded.reserved_mu, reserved_beta = excluded.reserved_beta, reserved_tv = excluded.reserved_tv,
-            mu = excluded.mu, beta = excluded.beta, tv = excluded.tv, certified_mu = excluded.certified_mu,
-            certified_beta = excluded.certified_beta, certified_tv = excluded.certified_tv, status = excluded.status,
-            settled_at = excluded.settled_at, note = excluded.note""",  # noqa: S608
+        f"""INSERT INTO entry ({ENTRY}) VALUES ({", ".join("?" * len(_ALL))})
+            ON CONFLICT (study, account) DO UPDATE SET {_CHANGING}""",  # noqa: S608
         *fixed,
         *changing,
         entry.reserved_at,

@@ -7,6 +7,7 @@ column. So whatever is reserved, settled or refunded, in whatever order studies 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -179,7 +180,7 @@ def for_relation(account: Account, relation: Neighbouring) -> Account:
 
 def _keeps(account: Account, budget: Budget, path: Sequence[LedgerEntry]) -> bool:
     charges, before, budget = charges_of(path), account.budgets[-1].after(path), budget.after(path)
-    enough = budget.allows_mu(charges) or budget.mu >= before.mu
+    enough = budget.allows_column(charges) or budget.limit >= before.limit
     return enough and (budget.allows_additive(charges) or not before.allows_additive(charges))
 
 
@@ -191,6 +192,10 @@ def check_change(
         raise InputError(f"account {account.name!r} counts per {account.unit}, not per {unit}. Make another account for that.")
     if relation not in (None, account.relation):
         raise InputError(f"account {account.name!r} counts {account.relation}, not {relation}. Make another account for that.")
+    if budget.rule != account.rule:
+        raise InputError(
+            f"account {account.name!r} counts by the rule {account.rule}, not {budget.rule}. Make another account for that."
+        )
     if data_set not in (None, account.data_set):
         raise InputError(
             f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}. Make another account for that."
@@ -242,14 +247,19 @@ def _no_room(
     others = replace(account, entries=tuple(before), shares=())
     charge, together = wanted.charged, [*before, wanted]
     budget = account.budgets[-1].after(together)
-    if not budget.allows_additive(charges_of(together)) and budget.allows_mu(charges_of(together)):
+    if not budget.allows_additive(charges_of(together)) and budget.allows_column(charges_of(together)):
         return InputError(
             f"study {request.name!r} may fail with {float(charge.additive(budget.epsilon)):.3g} of delta (rare events, sampler). "
             f"For that account {account.name!r} has {others.remaining_additive_delta:.3g} left of the "
             f"{budget.additive_delta:.3g} that it keeps. Agree on a study that needs less, or set "
             f"the budget with {command} --budget EPSILON DELTA."
         )
-    needed, left = epsilon_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
+    if math.isinf(budget.rule.curve.column(charge)):
+        return InputError(
+            f"study {request.name!r} has no epsilon at delta 0, as its noise is Gaussian. But account {account.name!r} adds up "
+            "epsilons at delta 0. Use an account with another rule."
+        )
+    needed, left = epsilon_text(budget.epsilon_of(replace(charge, beta=0.0, tv=0.0))), left_text(others.remaining_epsilon)
     return InputError(
         f"study {request.name!r} asks for epsilon {needed} at delta {budget.delta:g} but account {account.name!r} has epsilon "
         f"{left} left of {budget.epsilon:g}. Agree on a study that costs less, or raise the budget with {command} "
@@ -259,7 +269,8 @@ def _no_room(
 
 def _columns(charge: Charge) -> str:
     extra = "".join(f", {name} {part:.3g}" for name, part in (("beta", charge.beta), ("tv", charge.tv)) if part)
-    return f"mu {charge.mu:.6g}{extra}"
+    pure = "" if math.isinf(charge.pure) else f", pure epsilon {charge.pure:.6g}"
+    return f"mu {charge.mu:.6g}{pure}{extra}"
 
 
 _KEEP = "INSERT OR IGNORE INTO fact VALUES (?, ?)"

@@ -26,7 +26,7 @@ import numpy as np
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import filter as rules
-from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund
+from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund, Rule
 from quietmean.ledger.database import BUDGET, FREEZE, Connect, LedgerDatabase, entries_of, is_there, required_entries, save_entry
 from quietmean.ledger.filter import SpendingRequest
 from quietmean.ledger.people import (
@@ -91,19 +91,21 @@ class Ledger:
         relation: Neighbouring | None = None,
         data_set: str | None = None,
         refund: Refund | None = None,
+        rule: Rule | None = None,
     ) -> Account:
         """Make an account, or change the budget of one.
 
-        ``unit``, ``relation`` and ``data_set`` never change; a new account counts records under replacement, and its data set has
-        its name. ``refund`` may change; studies that are reserved keep theirs. Raises :class:`InputError` for an empty name, an
-        impossible budget, a unit, relation or data set other than the account's, a second account for the same three, or a
-        smaller budget than what is charged to the account already.
+        ``unit``, ``relation``, ``data_set`` and ``rule`` never change; a new account counts records under replacement, its data
+        set has its name, and it adds up squares of mu. ``refund`` may change; studies that are reserved keep theirs. Raises
+        :class:`InputError` for an empty name, an impossible budget, a unit, relation, data set or rule other than the account's,
+        a second account for the same data set, unit and relation, or a smaller budget than what is charged to it already.
         """
         if not name.strip():
             raise InputError("an account without a name cannot be found again. Give it one.")
-        budget = Budget.of(epsilon, delta, _stamp(when))
         with self._database.transaction("IMMEDIATE"):
-            if self._row_of(name) is None:
+            is_new = self._row_of(name) is None
+            budget = Budget.of(epsilon, delta, _stamp(when), rule or (Rule.GAUSS if is_new else self._account(name).rule))
+            if is_new:
                 kind = unit or PrivacyUnit.RECORD, relation or Neighbouring.REPLACEMENT
                 self._make(name, data_set or name, *kind, refund or Refund.SETTLED)
             else:
@@ -116,7 +118,7 @@ class Ledger:
             )
             if last != (epsilon, delta, budget.additive_delta):
                 self._database.change(
-                    f"INSERT INTO budget (account, {BUDGET}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    f"INSERT INTO budget (account, {BUDGET}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                     name,
                     *astuple(budget),
                 )
@@ -136,9 +138,9 @@ class Ledger:
         return self.account(name).entries
 
     def remaining(self, name: str) -> tuple[float, float]:
-        """The mu, and the epsilon at the account's delta, that a further study may cost; rounded down."""
+        """What the rule adds up, and the epsilon at the account's delta, that a further study may cost; rounded down."""
         account = self.account(name)
-        return account.remaining_mu, account.remaining_epsilon
+        return account.remaining, account.remaining_epsilon
 
     def lift(self, name: str, reason: str, *, when: datetime) -> Account:
         """Let studies be reserved again on a frozen account. The freeze stays in its history, with the reason given here.

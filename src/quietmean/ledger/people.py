@@ -28,7 +28,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import filter as rules
-from quietmean.ledger.account import OTHERS, Account, Budget, Freeze, LedgerEntry, Refund
+from quietmean.ledger.account import OTHERS, Account, Budget, Freeze, LedgerEntry, Refund, Rule
 from quietmean.ledger.database import BUDGET, ENTRY, FREEZE, LedgerDatabase, entry_of, save_entry
 from quietmean.ledger.filter import SpendingRequest
 
@@ -438,5 +438,5 @@ def read_account(database: LedgerDatabase, name: str) -> tuple[Account, Numbered
     return account, entries
 
 
-def _budget_of(epsilon: float, delta: float, mu: float, set_at: str, additive_delta: float) -> Budget:
-    return Budget(float(epsilon), float(delta), float(mu), set_at, float(additive_delta))
+def _budget_of(epsilon: float, delta: float, limit: float, set_at: str, additive_delta: float, rule: str) -> Budget:
+    return Budget(float(epsilon), float(delta), float(limit), set_at, float(additive_delta), Rule(rule))

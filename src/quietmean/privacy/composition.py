@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -79,7 +79,7 @@ def compose_mu(mus: Iterable[float]) -> float:
     root = math.hypot(*listed)
     if math.isinf(root):
         return math.inf
-    square = _square_sum(listed)
+    square = exact_sum(listed, 2)
     while math.isfinite(root) and Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
     return root
@@ -90,28 +90,34 @@ def compose_budgets(targets: Iterable[tuple[float, float]]) -> float:
     return compose_mu(mu_of_budget(epsilon, delta) for epsilon, delta in targets)
 
 
-def fits(budget: float, mus: Iterable[float]) -> bool:
-    """Whether studies together stay within a budget, both in mu. Exact: no rounding at the edge."""
+def fits(budget: float, mus: Iterable[float], power: int = 2) -> bool:
+    """Whether studies together stay within a budget, both in mu. Exact: no rounding at the edge.
+
+    ``power``: 1 for columns that add plainly.
+    """
     listed = list(mus)
     for mu in (budget, *listed):
         check_mu(mu)
     if math.isinf(budget):
         return True
-    return not any(map(math.isinf, listed)) and _square_sum(listed) <= Fraction(budget) ** 2
+    return not any(map(math.isinf, listed)) and exact_sum(listed, power) <= Fraction(budget) ** power
 
 
-def remaining_mu(budget: float, mus: Iterable[float]) -> float:
-    """The largest mu of one more study that fits into a budget: sqrt(budget^2 - sum mu_k^2), 0 if overspent; rounded down."""
+def remaining_mu(budget: float, mus: Iterable[float], power: int = 2) -> float:
+    """The largest mu of one more study that fits into a budget: sqrt(budget^2 - sum mu_k^2), 0 if overspent; rounded down.
+
+    ``power``: as in :func:`fits`.
+    """
     listed = list(mus)
-    if not fits(budget, listed):
+    if not fits(budget, listed, power):
         return 0.0
     if math.isinf(budget):
         return math.inf
-    square = Fraction(budget) ** 2 - _square_sum(listed)
-    if square < _NOTHING:
+    left = Fraction(budget) ** power - exact_sum(listed, power)
+    if left < _NOTHING:
         return 0.0
-    root = math.sqrt(square)
-    while Fraction(root) ** 2 > square:
+    root = float(left) if power == 1 else math.sqrt(left)
+    while Fraction(root) ** power > left:
         root = math.nextafter(root, 0.0)
     return root
 
@@ -134,10 +140,6 @@ def exact_sum(numbers: Iterable[float], power: int = 1) -> Fraction:
     ratios = [number.as_integer_ratio() for number in numbers]
     bits = max((below.bit_length() for _, below in ratios), default=1)
     return Fraction(sum(above**power << power * (bits - below.bit_length()) for above, below in ratios), 1 << power * (bits - 1))
-
-
-def _square_sum(mus: Sequence[float]) -> Fraction:
-    return exact_sum(mus, 2)
 
 
 # --- other definitions -------------------------------------------------------------------------------------------------------

@@ -244,7 +244,8 @@ class Accounts:
             return self.book.account(charged)
         unit = PrivacyUnit.PERSON if self.named and not parent.entries else parent.unit
         name, budget = f"{parent.name}{_BESIDE}{len(family) + 1}", parent.budget
-        return opening_account(name, unit, budget.epsilon, budget.delta, parent.relation, parent.refund)
+        fresh = Budget.of(budget.epsilon, budget.delta, "", parent.rule)
+        return opening_account(name, unit, fresh, parent.relation, parent.refund)
 
     def make(self, opening: Account) -> None:
         """Make this account."""
@@ -256,6 +257,7 @@ class Accounts:
             unit=opening.unit,
             relation=opening.relation,
             refund=opening.refund,
+            rule=opening.rule,
         )
 
     def make_beside(self, opening: Account) -> str:
@@ -315,13 +317,12 @@ def twins_text(twins: Sequence[str]) -> str:
 def opening_account(
     name: str,
     unit: PrivacyUnit,
-    epsilon: float,
-    delta: float,
+    budget: Budget,
     relation: Neighbouring = Neighbouring.REPLACEMENT,
     refund: Refund = Refund.SETTLED,
 ) -> Account:
     """Return an account that is yet to be made."""
-    return Account(name, name, unit, relation, refund, (Budget.of(epsilon, delta, ""),), ())
+    return Account(name, name, unit, relation, refund, (budget,), ())
 
 
 def _listed(names: Sequence[str]) -> str:

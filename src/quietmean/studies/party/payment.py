@@ -18,7 +18,7 @@ from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import locked, open_private
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import PaymentOptions
-from quietmean.ledger import NO_INPUTS, Account, Inputs, Ledger
+from quietmean.ledger import NO_INPUTS, Account, Budget, Inputs, Ledger
 from quietmean.ledger.filter import SpendingRequest, asked, has_room
 from quietmean.ledger.people import Identities
 from quietmean.node import NodeSettings
@@ -186,7 +186,7 @@ class Payer:
 
         Nothing is made.
         """
-        return opening_account(self.account, self._counts(plan), budget.epsilon, budget.delta)
+        return opening_account(self.account, self._counts(plan), Budget.of(budget.epsilon, budget.delta, ""))
 
     def _counts(self, plan: Plan) -> PrivacyUnit:
         """Whose change the account has to be about: a person's, where the data say whose each row is."""
