@@ -31,7 +31,7 @@ _BLOCK = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class SamplingTable:
-    """The cumulative table of one scale, cut ``tail`` scales from 0.
+    """The cumulative table of one distribution of whole numbers from -``reach`` on.
 
     Boundary j, high and low word, is 2**128 P(X <= j - reach); ``guide[b]``: the first not below b / 2**bits.
     """
@@ -74,7 +74,7 @@ def invert(table: SamplingTable, words: NDArray[np.uint64], seed: Seed, begin: i
 
 def _resolve(table: SamplingTable, row: int, word: tuple[int, int]) -> int:
     """The number of boundaries that do not exceed a 128-bit word; ``row`` is the first with its high part."""
-    while row < 2 * table.reach and (int(table.high[row]), int(table.low[row])) <= word:
+    while row < len(table.high) - 1 and (int(table.high[row]), int(table.low[row])) <= word:
         row += 1
     return row
 
@@ -89,10 +89,14 @@ def cumulative_table(scale: float, tail: int = _TAIL) -> SamplingTable:
         raise ValueError(f"a discrete Gaussian of scale {scale:g}: 0 < scale <= {LARGEST_SCALE:g} is supported")
     reach = math.ceil(tail * scale) + 1
     half = _relative_weights(scale, reach)
-    below = [*half[:0:-1], *half]
-    total, passed = sum(below), 0
-    high, low = np.empty(2 * reach + 1, dtype=np.uint64), np.zeros(2 * reach + 1, dtype=np.uint64)
-    for index, weight in enumerate(below[:-1]):
+    return tabulated([*half[:0:-1], *half], reach)
+
+
+def tabulated(weights: list[int], reach: int) -> SamplingTable:
+    """The table of the whole numbers from -``reach`` on, each as likely as its weight says."""
+    total, passed = sum(weights), 0
+    high, low = np.empty(len(weights), dtype=np.uint64), np.zeros(len(weights), dtype=np.uint64)
+    for index, weight in enumerate(weights[:-1]):
         passed += weight
         # Small scales reach 1 to the last bit before the end of the table.
         high[index], low[index] = divmod(min((passed << 128) // total, (1 << 128) - 1), 1 << 64)
