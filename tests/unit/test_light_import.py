@@ -1,11 +1,12 @@
 """What a party does not need is not imported: nothing large with any name of the package, and never ``scipy.stats``.
 
-What stands in for ``scipy.stats`` gives the same numbers.
+What stands in for parts of SciPy gives the same numbers.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from typing import get_type_hints
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 import quietmean as qm
+from quietmean.core.roots import root_between
 from quietmean.protocols.gopa import _TOO_FEW, _missing
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.scenario import counted
@@ -109,6 +111,8 @@ def test_who_takes_part_never_needs_scipy_stats(script: str) -> None:
     assert "scipy.stats" not in found
     # It was not for want of anything to compute.
     assert "scipy.special" in found
+    # Where bins are asked for, monotone curves need it.
+    assert ("scipy.optimize" in found) == ("quantiles" in script)
 
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans" / "inca.json"
@@ -135,6 +139,42 @@ def test_what_all_parties_of_a_run_need_is_imported_once(tmp_path: Path, protoco
     modules = modules_after(FORK_SERVER.format(plan=str(tmp_path / "plan.json")))
     assert plan.gated == (protocol == "inca")
     assert ("quietmean.planning.gate" in modules) == ("scipy.sparse" in modules) == plan.gated
+
+
+ROOTS: dict[str, tuple[Callable[[float], float], float, float]] = {
+    "cubic": (lambda x: x**3 - 2 * x - 5, 2, 3),
+    "steep": (lambda x: math.expm1(40 * x) - 3, -2, 5),
+    "flat": (lambda x: (x - 0.3) ** 9, -1, 2),
+    "endless": (lambda x: math.log(x) if x > 0 else -math.inf, 0, 9),
+    "jump": (lambda x: 1.0 if x > 0.1 else -1.0, -3, 4),
+    "at an end": (lambda x: x, 0, 1),
+    "falling": (lambda x: math.cos(x) - x, 2, 0),
+    "tiny": (lambda x: x - 1e-250, -1e-240, 1),
+}
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_roots_are_those_of_scipy(name: str) -> None:
+    """To the last bit: the parties of a study make the same plan, whichever version of this they have."""
+
+    def found(solve: Callable[..., float], *given: float, **errors: float) -> float | None:
+        try:
+            return solve(function, *given, **errors)
+        except (RuntimeError, ArithmeticError):
+            # In 100 steps neither finds it.
+            return None
+
+    function, low, high = ROOTS[name]
+    numbers = np.random.default_rng(3)
+    for absolute, relative in ((2e-12, 8.881784197001252e-16), (1e-300, 1e-14), (1e-6, 1e-14)):
+        for _ in range(50):
+            ends = (low, high) if name == "at an end" else (low - numbers.random() * abs(low), high + numbers.random())
+            if name == "falling":
+                ends = (low + numbers.random(), high - numbers.random())
+            own = found(root_between, *ends, absolute, relative)
+            assert own == found(optimize.brentq, *ends, xtol=absolute, rtol=relative)
+    with pytest.raises(ArithmeticError):
+        root_between(lambda x: x * x + 1, -1, 1)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 9, 65])

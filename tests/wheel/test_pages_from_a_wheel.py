@@ -268,3 +268,22 @@ def test_a_page_of_several_parties(page: str, tmp_path: Path) -> None:
     options = ["-q", "-x", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "base"), "-m", "slow or not slow"]
     output = finished([typing.python, "-m", "pytest", *options, BY_TESTS[page]], clone(), variables, 3600)
     assert re.search(r"\d+ passed", output)
+
+
+# MiB on the disk.
+MOST_OF_A_PARTY = 250
+
+
+@pytest.mark.slow
+@from_wheel
+def test_the_environment_of_a_party_is_small(tmp_path: Path) -> None:
+    """With pip, and with what the first study compiles. Without setuptools: Python 3.11 adds it, and nothing needs it."""
+    party = tmp_path / "party"
+    left = shutil.ignore_patterns("__pycache__", "setuptools*", "pkg_resources", "_distutils_hack", "distutils-precedence.pth")
+    shutil.copytree(environment_of(Installed((), (), clone=False)), party, symlinks=True, ignore=left)
+    python, variables = str(party / "bin" / "python"), account(tmp_path, party)
+    finished([python, "-m", "compileall", "-q", *map(str, party.glob("lib/*/site-packages/pip"))], tmp_path, variables)
+    finished(["/bin/bash", "-e", "-c", TABLES], tmp_path, variables)
+    asked = ["visits.csv", "mean(age in 0..110)", "--parties", "3", "--epsilon", "4", "--accept-wide"]
+    finished([python, "-m", "quietmean", "run", *asked], tmp_path, variables)
+    assert sum(path.lstat().st_blocks for path in party.rglob("*")) / 2048 <= MOST_OF_A_PARTY

@@ -23,7 +23,7 @@ import numpy as np
 
 from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
-from quietmean.core.lazy import optimize
+from quietmean.core.roots import root_between
 from quietmean.planning.accuracy import WATCHED, LinearEstimate, Scenario, draw_estimates, draw_execution, draw_scenario, worst_mu
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.gate import as_recorded, tries_all, worst_bound
@@ -253,7 +253,7 @@ def required_delta(scenario: Scenario, star: float, largest_mu: float, calibrati
         return math.inf
     if excess(low) <= 0:
         return star * float(_RATIOS[0])
-    return star * math.exp(float(optimize.brentq(excess, low, high, xtol=1e-12)))
+    return star * math.exp(root_between(excess, low, high, 1e-12))
 
 
 def _best_pair(

@@ -25,8 +25,9 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.bounds import Bound
 from quietmean.core.errors import InputError
-from quietmean.core.lazy import optimize, special
+from quietmean.core.lazy import special
 from quietmean.core.party import PartyId
+from quietmean.core.roots import root_between
 from quietmean.core.schema import require_delta
 from quietmean.privacy.conversion import check_budget, delta_of_mu, epsilon_of_mu, log_delta, moved_until
 from quietmean.privacy.information.matrix import InformationMatrix
@@ -44,8 +45,8 @@ def mu_of_budget(epsilon: float, delta: float) -> float:
         low -= 1.0
     while excess(high) < 0:
         high += 1.0
-    root = optimize.brentq(excess, low, high, xtol=1e-15, rtol=1e-14) if low < high else low
-    return moved_until(math.exp(float(root)), -1.0, lambda mu: delta_of_mu(mu, epsilon) <= delta)
+    root = root_between(excess, low, high, 1e-15, 1e-14) if low < high else low
+    return moved_until(math.exp(root), -1.0, lambda mu: delta_of_mu(mu, epsilon) <= delta)
 
 
 def classical_mu(epsilon: float, delta: float) -> float:

@@ -13,7 +13,8 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.core.lazy import optimize, special
+from quietmean.core.lazy import special
+from quietmean.core.roots import root_between
 
 # Relative accuracy of the formulas below; results are moved by this much towards less privacy, and then checked.
 _SAFETY = 1e-12
@@ -43,8 +44,8 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     above = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
     if mu > _LARGE_MU:
         return above * (1 + _SAFETY)
-    root = optimize.brentq(lambda epsilon: log_delta(mu, epsilon) - math.log(delta), 0.0, above, xtol=1e-300, rtol=1e-14)
-    return moved_until(float(root), 1.0, lambda epsilon: delta_of_mu(mu, epsilon) <= delta)
+    root = root_between(lambda epsilon: log_delta(mu, epsilon) - math.log(delta), 0.0, above, 1e-300, 1e-14)
+    return moved_until(root, 1.0, lambda epsilon: delta_of_mu(mu, epsilon) <= delta)
 
 
 def moved_until(root: float, direction: float, safe: Callable[[float], bool]) -> float:

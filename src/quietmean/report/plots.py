@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
+from quietmean.core.lazy import optimize
 from quietmean.core.readable import UNKNOWN, fixed, plain
 from quietmean.report.canvas import (
     COALITION,
@@ -296,11 +297,9 @@ def _band(
 
 
 def _monotone(values: Array, rising: int) -> Array:
-    from scipy.optimize import isotonic_regression
-
     if not len(values) or not np.isfinite(values).all():
         return values
-    monotone: Array = np.clip(isotonic_regression(values, increasing=rising > 0).x, 0.0, 1.0)
+    monotone: Array = np.clip(optimize.isotonic_regression(values, increasing=rising > 0).x, 0.0, 1.0)
     return monotone
 
 

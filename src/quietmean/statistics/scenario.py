@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.core.lazy import optimize, special
+from quietmean.core.lazy import special
+from quietmean.core.roots import root_between
 from quietmean.core.schema import is_kind, nearest, parameter, wrong_field
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import YES, Column, Columns
@@ -233,7 +234,7 @@ class SyntheticRecords:
 def chances(log_odds: Array, part: float) -> Array:
     """Chances with these log odds and a constant, so that their mean is ``part``."""
     part = min(max(part, 1e-6), 1 - 1e-6)
-    constant = optimize.brentq(lambda shift: float(special.expit(shift + log_odds).mean()) - part, -800, 800)
+    constant = root_between(lambda shift: float(special.expit(shift + log_odds).mean()) - part, -800, 800)
     probabilities: Array = special.expit(constant + log_odds)
     return probabilities
 
@@ -251,7 +252,7 @@ def log_odds_of_area(score: Array, part: float, area: float) -> float:
     low, high = excess(-_MOST_LOG_ODDS), excess(_MOST_LOG_ODDS)
     if not low < 0 < high:
         return _MOST_LOG_ODDS if high <= 0 else -_MOST_LOG_ODDS
-    return float(optimize.brentq(excess, -_MOST_LOG_ODDS, _MOST_LOG_ODDS, xtol=1e-6))
+    return root_between(excess, -_MOST_LOG_ODDS, _MOST_LOG_ODDS, 1e-6)
 
 
 def counted(mean: Array, spread: tuple[float, float] | None, drawn: Array) -> Array:
@@ -294,7 +295,7 @@ def hazards(limit: float, mean: float | None, part: float | None, median: float 
 def _root(falling: Callable[[float], float], lowest: float) -> float:
     """Where a falling function is 0, from ``lowest`` on; ``lowest`` where it is below 0 from there."""
     low, high = max(lowest, _ANY_RATE[0]), _ANY_RATE[1]
-    return low if falling(low) <= 0 else float(optimize.brentq(falling, low, high))
+    return low if falling(low) <= 0 else root_between(falling, low, high)
 
 
 def _marginal(column: Column, drawn: Array, spread: float, own: Mapping[str, float]) -> Array:

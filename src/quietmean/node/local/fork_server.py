@@ -121,7 +121,7 @@ def main(plan: Path, descriptor: int) -> int:
     package_version()
     if gated:
         # What decides there: imported by each party, it would take a third of a second of each.
-        for name in ("scipy.optimize", "scipy.sparse.linalg", "scipy.special", "quietmean.planning.gate"):
+        for name in ("scipy.sparse.linalg", "scipy.special", "quietmean.planning.gate"):
             importlib.import_module(name)
     # The collector does not touch, and thereby copy, what is shared.
     gc.collect()

@@ -11,6 +11,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.bounds import CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.roots import root_between
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import LossConversion
 from quietmean.protocols.execution import Execution
@@ -156,8 +157,6 @@ def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivi
 
     Raises :class:`InputError` where no pair noise suffices, since the own noise of a connected part does not hide its sum.
     """
-    from scipy.optimize import brentq
-
     eigenvalues, basis = np.linalg.eigh(graph)
     information = (largest_mu / sensitivity) ** 2
 
@@ -174,7 +173,7 @@ def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivi
     high = sigma_star**2 + 1.0 / information
     while excess(high) > 0:
         high *= 4.0
-    return math.sqrt(float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)))
+    return math.sqrt(root_between(excess, 0.0, high, 1e-300, 1e-14))
 
 
 def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dict[PartyId, float]:

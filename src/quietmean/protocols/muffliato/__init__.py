@@ -13,6 +13,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import GAUSSIAN_GUARANTEE
 from quietmean.core.errors import InputError
+from quietmean.core.lazy import optimize
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule, churn
@@ -70,8 +71,6 @@ def network_design(
     """
     if not (epsilon > 0 and 0 < delta < 1):
         raise InputError(f"epsilon is {epsilon:g} and delta {delta:g}. Choose epsilon > 0 and 0 < delta < 1.")
-    from scipy.optimize import minimize_scalar
-
     log_delta = math.log(1.0 / delta)
 
     def variance(spent: float) -> float:
@@ -79,7 +78,7 @@ def network_design(
         return order * rounds * degree * sensitivity**2 / (2.0 * parties * spent)
 
     bounds = (1e-9 * epsilon, (1.0 - 1e-9) * epsilon)
-    spent = float(minimize_scalar(variance, bounds=bounds, method="bounded", options={"xatol": 1e-12 * epsilon}).x)
+    spent = float(optimize.minimize_scalar(variance, bounds=bounds, method="bounded", options={"xatol": 1e-12 * epsilon}).x)
     return NetworkDesign(math.sqrt(variance(spent)), log_delta / (epsilon - spent) + 1.0, rounds, parties)
 
 
