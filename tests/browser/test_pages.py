@@ -27,10 +27,11 @@ from quietmean.statistics.allocation import made_up
 from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyOutcome, StudyTerms, conclude
+from quietmean.studies.outcome.tables import write_tables
 from quietmean.testing import example_execution
 from support.browsers import SIZES, axe_path, opened
 from support.outcomes import COLUMNS as KIND_COLUMNS
-from support.outcomes import EVERY_KIND, finished, run_of
+from support.outcomes import EVERY_KIND, ODD, finished, odd_records, run_of
 from support.outcomes import PARTIES as KIND_PARTIES
 
 pypdf = pytest.importorskip("pypdf", reason="the browser's tests are run by make browser")
@@ -292,4 +293,10 @@ def test_no_text_of_a_figure_is_cut(every_kind: str, browser: Any) -> None:
 
 def test_every_kind_is_whole_on_paper(every_kind: str, browser: Any) -> None:
     page = opened(browser, every_kind, "screen", "light")
+    assert cut_on_paper(page) == []
+
+
+def test_tables_are_whole_on_paper(tmp_path: Path, browser: Any) -> None:
+    write_tables(finished(*EVERY_KIND, columns=ODD, records=odd_records()).to_json(), tmp_path / "tables.html")
+    page = opened(browser, (tmp_path / "tables.html").resolve().as_uri(), "screen", "light")
     assert cut_on_paper(page) == []
