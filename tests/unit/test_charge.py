@@ -263,6 +263,15 @@ def test_laplace_noise_against_dp_accounting(steps: int, scale: float) -> None:
             assert Charge.of_laplace(steps, scale).delta(epsilon) >= ours
 
 
+def test_a_promise_is_kept_where_a_certificate_knows_no_pure_epsilon() -> None:
+    """Else a study with a pure epsilon would cost more than was reserved, and its account would be frozen."""
+    promised = Charge.of_laplace(64, 64.0, tv=1e-20)
+    for certified in (Charge(promised.mu), Charge(promised.mu / 2), Charge(2 * promised.mu)):
+        assert certified.capped(promised) == promised
+    assert Charge(0.1).capped(Charge(0.2, 1e-9)) == Charge(0.1)
+    assert Charge(0.3).capped(Charge(0.2, 1e-9)) == Charge(0.2, 1e-9)
+
+
 def test_what_follows_of_a_column_is_filled_in() -> None:
     assert Charge(math.inf, pure=1.0) == Charge.of_mechanism(1.0)
     assert Charge(0.5) == Charge(0.5, rho=1.0)

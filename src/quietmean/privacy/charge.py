@@ -225,8 +225,9 @@ class Charge:
         return epsilon
 
     def capped(self, promised: Charge) -> Charge:
-        """This charge, or all of ``promised``, which holds as well, where that has the smaller mu."""
-        return promised if self.mu > promised.mu else self
+        """This charge, or all of ``promised``, which holds as well, where that has the smaller mu, rho or pure."""
+        exceeds = self.mu > promised.mu or self.rho > promised.rho or self.pure > promised.pure
+        return promised if exceeds else self
 
     def exceeds(self, other: Charge) -> bool:
         """Whether this is more than ``other`` in any column."""
