@@ -27,6 +27,7 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import RESERVED, SPENT, Budget, Inputs, Ledger, Refund, Rule, SpendingRequest
+from quietmean.ledger.filter import asked
 from quietmean.privacy import Charge, compose_mu, mu_of_budget
 from quietmean.privacy.charge import epsilon_of_rho
 from quietmean.privacy.conversion import epsilon_of_mu
@@ -260,6 +261,29 @@ def test_a_pure_account_adds_epsilons(ledger: Ledger) -> None:
     )
     refused("'d' has no epsilon at delta 0", ledger.reserve, "pure", request("d", Charge(0.01)), when=NOON)
     refused("may fail with 1e-05 of delta", ledger.reserve, "pure", request("e", Charge(0.0, 1e-5)), when=NOON)
+
+
+def test_what_part_a_study_takes_and_how_many_like_it_fit(ledger: Ledger) -> None:
+    account = ledger.account("wards")
+
+    def use(charge: Charge) -> tuple[float, int]:
+        share, more = account.use_of(asked(account, None, request("new", charge), ""))
+        return round(share, 6), more
+
+    assert use(Charge(account.budget.limit / 2)) == (0.25, 3)
+    # Of one study of a curator's Laplace noise of the same epsilon: what 19 studies of Gaussian noise take.
+    share, more = use(Charge.of_laplace(2**20, 2.0**20))
+    assert (round(share), more) == (19, 0)
+    # Here beta is what there is least of.
+    assert use(Charge(account.budget.limit / 2, beta=4e-7)) == (0.40404, 1)
+    ledger.reserve("wards", request("old", Charge(account.budget.limit / 2)), when=NOON)
+    account = ledger.account("wards")
+    assert use(Charge(account.budget.limit / 2)) == (0.25, 2)
+    for charge, count in ((account.budget.limit / 2, 2), (account.budget.limit / 9, 59), (account.budget.limit / 3.001, 5)):
+        entries = [asked(account, None, request(f"s{number}", Charge(charge)), "") for number in range(count + 2)]
+        assert use(Charge(charge))[1] == count
+        assert account.budget.allows([entry.charged for entry in (*account.entries, *entries[: count + 1])])
+        assert not account.budget.allows([entry.charged for entry in (*account.entries, *entries)])
 
 
 def test_a_concentrated_account_adds_rho(ledger: Ledger) -> None:

@@ -21,7 +21,7 @@ from quietmean.cli.console import err, out, output, output_options, print_json, 
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.screens import NEXT, WIDTH, print_lines, show_first
 from quietmean.core.errors import InputError
-from quietmean.core.readable import count_of, epsilon_shown, some_of
+from quietmean.core.readable import count_of, epsilon_shown, percent_text, some_of
 from quietmean.ledger.account import left_shown
 from quietmean.node.net import format_address
 from quietmean.node.phase import Phase
@@ -111,10 +111,13 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
         else:
             account = check()
             text = f"{fits}, {balance_text(account)}"
-        needed = payer.needed(cost, account)
+        entry = payer.asked(cost, account)
     except InputError as error:
         return Finding("ledger", False, str(error))
-    short = f"budget {payer.account!r}: {left_shown(account.remaining_epsilon)} left, needs {epsilon_shown(needed)}"
+    share, more = account.use_of(entry)
+    text += f"; the study takes {percent_text(share)} of the budget, and {more} more like it would fit"
+    needed = epsilon_shown(entry.charged.epsilon(cost.plan.target.delta))
+    short = f"budget {payer.account!r}: {left_shown(account.remaining_epsilon)} left, needs {needed}"
     return Finding("ledger", True, text, short)
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.privacy.charge import NOTHING, Charge, additive_delta, compose, delta_of_rho, down, epsilon_of_rho, rho_of_budget
-from quietmean.privacy.composition import epsilon_within, fits, mu_of_budget, remaining_mu
+from quietmean.privacy.composition import epsilon_within, exact_sum, fits, mu_of_budget, remaining_mu
 from quietmean.privacy.conversion import check_budget, delta_of_mu, epsilon_of_mu
 
 RESERVED: Final = "reserved"
@@ -218,6 +218,24 @@ class Budget:
         """Whether beta and tv together stay within their part of delta."""
         return additive_delta(charges, self.epsilon) <= Fraction(self.additive_delta)
 
+    def share_of(self, charge: Charge) -> float:
+        """Return which part of the limit a study takes, or of what beta and tv may take where that is more."""
+        power = self.rule.curve.power
+        column = self.rule.curve.column(charge) ** power / self.limit**power
+        return max(column, float(charge.additive(self.epsilon) / Fraction(self.additive_delta)))
+
+    def like(self, charge: Charge, charges: Sequence[Charge]) -> int:
+        """Return how many studies of one ``charge``, which costs something, fit beside ``charges``."""
+        curve = self.rule.curve
+        columns = curve.of([charge, *charges])
+        if math.inf in columns or not self.allows(charges):
+            return 0
+        each, *others = (exact_sum([column], curve.power) for column in columns)
+        room = Fraction(self.limit) ** curve.power - sum(others)
+        rare_room = Fraction(self.additive_delta) - additive_delta(charges, self.epsilon)
+        needs = ((room, each), (rare_room, charge.additive(self.epsilon)))
+        return min((left // need for left, need in needs if need), default=0)
+
     def epsilon_of(self, charge: Charge) -> float:
         """What ``charge`` is at this budget's delta; rounded up.
 
@@ -343,6 +361,14 @@ class Account:
     def frozen(self) -> Freeze | None:
         """The first freeze that nobody has lifted."""
         return next((freeze for freeze in self.freezes if freeze.lifted_at is None), None)
+
+    def use_of(self, entry: LedgerEntry) -> tuple[float, int]:
+        """Return which part of the budget a study takes that is asked for, and how many more like it would fit."""
+        others = [tuple(other for other in path if other.study != entry.study) for path in self.paths]
+        budgets = [self.budgets[-1].after([*path, entry]) for path in others]
+        each = entry.charged
+        fits = min(budget.like(each, charges_of(path)) for budget, path in zip(budgets, others, strict=True))
+        return max(budget.share_of(each) for budget in budgets), max(fits - 1, 0)
 
     def within(self, budget: Budget) -> bool:
         """Whether what is charged to each person stays within a budget, this account's or another."""

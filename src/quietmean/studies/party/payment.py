@@ -18,7 +18,7 @@ from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import locked, open_private
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import PaymentOptions
-from quietmean.ledger import NO_INPUTS, Account, Budget, Inputs, Ledger
+from quietmean.ledger import NO_INPUTS, Account, Budget, Inputs, Ledger, LedgerEntry
 from quietmean.ledger.filter import SpendingRequest, asked, has_room
 from quietmean.ledger.people import Identities
 from quietmean.node import NodeSettings
@@ -278,9 +278,9 @@ class Payer:
             )
         return f"{new} will be made in {self.ledger}", opening
 
-    def needed(self, cost: StudyCost, account: Account) -> float:
-        """Epsilon that the study takes of the account, at the study's delta."""
-        return asked(account, None, self._request(cost), "").charged.epsilon(cost.plan.target.delta)
+    def asked(self, cost: StudyCost, account: Account) -> LedgerEntry:
+        """What the study would be charged on the account."""
+        return asked(account, None, self._request(cost), "")
 
     def require_budget(self, cost: StudyCost, settings: NodeSettings) -> None:
         """Raises :class:`InputError` for what the account does not allow, before :meth:`reserve` makes the party's store.
