@@ -8,7 +8,7 @@ Of k shares X and Y are geometric together, and of more than k that and independ
 
 Each of X and Y is drawn from one table as the discrete Gaussian is, with 64 bits, and 64 more where these decide nothing. A word
 whose cell of the table's guide has a boundary is searched for, so that time depends a little on the value. Nothing is drawn
-beyond 52 b: e^-52 < 2**-75, and at most 425 986 boundaries are off by less than 2**-128 each. So a share is within total
+beyond 52 b: e^-52 < 2**-75, and at most 53 250 boundaries are off by less than 2**-128 each. So a share is within total
 variation 2**-73 (:data:`TOTAL_VARIATION`).
 """
 
@@ -26,7 +26,7 @@ from quietmean.randomness.stream import BitStream, Seed
 
 # The distance of one share from what is stated.
 TOTAL_VARIATION = 2.0**-73
-LARGEST_SCALE = 2.0**13
+LARGEST_SCALE = 2.0**10
 _TAIL = 52
 _PRECISION = 256
 _BLOCK = 1 << 15
@@ -35,7 +35,7 @@ _BLOCK = 1 << 15
 class LaplaceStream:
     """Independent shares of discrete Laplace noise of one ``scale`` b, of which ``parties`` together are it; from ``seed``.
 
-    Raises ValueError for a scale that is not in (0, 2**13], or fewer parties than 1.
+    Raises ValueError for a scale that is not in (0, 2**10], or fewer parties than 1.
     """
 
     def __init__(self, seed: Seed, scale: float, parties: int) -> None:
@@ -68,7 +68,7 @@ def variance(scale: float, parties: int) -> float:
 def negative_binomial_table(scale: float, parties: int) -> SamplingTable:
     """The table of shape 1 / ``parties`` and ratio e^(-1 / scale), without what lies beyond 52 scales.
 
-    Raises ValueError for a scale that is not in (0, 2**13], or fewer parties than 1.
+    Raises ValueError for a scale that is not in (0, 2**10], or fewer parties than 1.
     """
     if not 0 < scale <= LARGEST_SCALE or parties < 1:
         raise ValueError(f"Laplace noise of scale {scale:g} of {parties} parties: 0 < scale <= {LARGEST_SCALE:g} is supported")
