@@ -49,11 +49,11 @@ demo-pytorch: .venv-torch/torch.stamp
 # Compiled modules are kept also where the environment says otherwise: hundreds of processes of the tests import them.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Three at a time also on two cores: parties of a study wait for each other. What is quick comes first.
+# Three at a time also on two cores: parties of a study wait for each other. What is quick and waits for nobody comes first.
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 
 test: lint
-	$(PYTEST) tests/unit
+	$(PYTEST) -n 2 tests/unit
 	$(PYTEST) --ignore tests/unit
 
 test-all: lint

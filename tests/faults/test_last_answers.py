@@ -203,6 +203,7 @@ def struck(before: Visits, party: int, folder: Path) -> tuple[int, list[str]]:
     return DEATHS, lost
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("rounds", [None, 2, 1], ids=["study", "middle round", "last round"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_death_at_every_write_from_the_result_to_the_last_answers(protocol: str, rounds: int | None, machine: Machine) -> None:

@@ -109,7 +109,7 @@ def test_a_wrong_bound_would_be_found() -> None:
     assert abs(float(found.answers[0].estimates.value[0]) - float(truth.answers[0].estimates.value[0])) > most / 20
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=pytest.mark.slow) if one == "inca" else one for one in NAMES])
 def test_a_stated_bound_is_near_what_values_and_noise_span(name: str) -> None:
     """Else what nobody can have sent is within the bound: that of one protocol was a million times as wide."""
     _, plan = study_of(name, 0, ASKED)

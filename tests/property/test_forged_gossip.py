@@ -100,6 +100,7 @@ def run(plan: Plan, seed: int, after: float, kind: str, monkeypatch: pytest.Monk
     return outcome
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["never there", "all arrived"])
 @pytest.mark.parametrize("name", PLANS)
 def test_a_liar_makes_no_stated_error_smaller(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_same_to_the_bit_by_any_workers(name: str, folder: Path, running: Cluster) -> None:
     alone, _ = command(folder, *COMMANDS[name])
@@ -66,7 +66,7 @@ def test_the_same_to_the_bit_by_any_workers(name: str, folder: Path, running: Cl
         assert command(folder, *COMMANDS[name], "--workers", workers) == (alone, "")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("protocol", [qm.IncA(rounds=4), "local-dp", "packed-sharing", "cordp-dme"])
 @pytest.mark.parametrize("gate", [False, True])
 def test_python_says_the_same(protocol: Mechanism | str, gate: bool, monkeypatch: pytest.MonkeyPatch, running: Cluster) -> None:
