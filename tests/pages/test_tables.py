@@ -34,7 +34,7 @@ from support.refusals import refused
 from support.tables_again import READERS, check, of_latex, plain
 
 # What no text for people may have.
-WRONG = re.compile(r"\bnan\b|\bNone\b|\binf\b|(?<![\d.e])[-\u2212]0(\.0+)?(?![\d.])|\bdict\b|\['")
+WRONG = re.compile(r"\bnan\b|\bNone\b|\binf\b|(?<![\d.e])[-\u2212]0(\.0+)?(?![\d.])|\bdict\b|\['|^:")
 NOISES = (1e-3, 0.3, 30.0)
 TABLE_1 = "table-1(x, cause, yes, by=arm, medians=true)"
 TEXTS = (*EVERY_KIND, TABLE_1, "crosstab(yes, cause)", "mean(x, cluster=cause)", "rates(yes, x, by=yes)")

@@ -287,8 +287,10 @@ def _coarse(entries: Sequence[Estimate], noise_only: bool) -> tuple[Flag, ...]:
     terms = [entry.label for entry in entries if entry.estimated and _part_of_bins(entry, noise_only) > _MOST_OF_WIDTH]
     if not terms:
         return ()
+    # The one term of an answer has no name.
+    about = f"{some_of(terms, 3)}: " if any(terms) else ""
     text = (
-        f"{some_of(terms, 3)}: more than a quarter of the interval is the uncertainty within the bins, as half as many of "
+        f"{about}more than a quarter of the interval is the uncertainty within the bins, as half as many of "
         "them show. It may hold too seldom. Choose more bins, or edges nearer together"
     )
     return (Flag("coarse-bins", text, tuple(terms)),)
