@@ -256,17 +256,22 @@ def test_no_number_of_rounds_does_much_better(
     assert error(chosen) <= ALLOWED * min(named.values())
 
 
-def test_messages_bound_the_rounds_and_named_rounds_are_kept() -> None:
+@pytest.mark.parametrize(
+    ("protocol", "most", "expected"),
+    [
+        pytest.param(IncA(), None, (15, math.inf), marks=pytest.mark.slow),
+        (IncA(), 14, (8, 14)),
+        (IncA(), 5, (5, 5)),
+        (IncA(rounds=9), 40, (9, 9)),
+    ],
+    ids=str,
+)
+def test_messages_bound_the_rounds_and_named_rounds_are_kept(
+    protocol: IncA, most: int | None, expected: tuple[float, float]
+) -> None:
     target = Target(parties=10, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.2)
-
-    def rounds(protocol: IncA, most: int | None = None) -> int:
-        found = searched(target, protocol, Seed.public("search"), False, most, lambda _: True)
-        return int(template_of(found, target).rounds)
-
-    assert rounds(IncA()) > 14
-    assert 8 <= rounds(IncA(), 14) <= 14
-    assert rounds(IncA(), 5) == 5
-    assert rounds(IncA(rounds=9), 40) == 9
+    found = searched(target, protocol, Seed.public("search"), False, most, lambda _: True)
+    assert expected[0] <= template_of(found, target).rounds <= expected[1]
 
 
 def test_where_nobody_leaves_more_rounds_are_not_paid_for() -> None:

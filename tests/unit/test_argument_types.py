@@ -20,6 +20,7 @@ from quietmean.core.errors import QuietmeanError
 from quietmean.core.keywords import WrongTypeError, python_call
 from quietmean.core.schema import options_of
 from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.planning import candidates
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
 from quietmean.testing import example_execution
@@ -133,6 +134,9 @@ def test_no_keyword_is_answered_in_words_of_the_shell(name: str, tmp_path: Path,
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local, "run_study", begins)
+    # Its plans take seconds.
+    general = [name for name in candidates.general_protocols() if name != "inca"]
+    monkeypatch.setattr(candidates, "general_protocols", lambda *server: general)
     identities = [Identity.generate() for _ in range(4)]
     identities[0].save(Path("own.key"))
     entries = [RosterEntry(f"p{port}", ("127.0.0.1", port), each.public_key) for port, each in enumerate(identities, 9000)]
