@@ -223,8 +223,8 @@ class StudyOptions:
     records
         With --study: how many records all parties have together, if that is public.
     width
-        With --study: the width that you want. The answer says how many records or parties, or which epsilon, give each
-        statistic's first interval this width.
+        With --study: the width that you want, both sides together: 2 is +-1. The answer says how many records or parties, or
+        which epsilon, give each statistic's first interval this width.
     power
         With --study: the power that you want, such as 0.8. The answer says what gives each test this power at the 5 % level, if
         the effects that the study states under `expect` are true.

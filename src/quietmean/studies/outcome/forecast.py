@@ -10,7 +10,7 @@ from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
-from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text, plain
+from quietmean.core.readable import bound_text, count_of, either_side, for_terminal, percent_text, plain
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.allocation import USUAL_SPREAD
@@ -85,7 +85,7 @@ class Needed:
             return f"{self.statistic}: no {self.what}, {self.reason}"
         ways = []
         if self.records is not None:
-            parties = f"{_round_up(self.parties or 1):,.0f} parties of this size"
+            parties = _of_this_size(self.parties or 1)
             ways.append(f"{self._enough:,.0f} {self.counted} ({parties})")
         if self.epsilon is not None:
             ways.append(f"epsilon {bound_text(self.epsilon)} with the {self.counted} planned")
@@ -232,7 +232,7 @@ class Forecast:
         if "records_needed" in needed:
             ways.append(f"about {_round_up(needed['records_needed']):,.0f} {self.study.workload.counted}")
         if "parties_needed" in needed and self.study.unit.within_party:
-            ways.append(f"{_round_up(needed['parties_needed']):,.0f} parties of this size")
+            ways.append(_of_this_size(needed["parties_needed"]))
         if "epsilon_needed" in needed:
             ways.append(f"epsilon {bound_text(needed['epsilon_needed'])}")
         would = f"Enough would be {' or '.join(ways)}" if ways else f"No number of {self._counted} and no epsilon would help"
@@ -338,6 +338,10 @@ def _if_so(spreads: Sequence[str]) -> str:
     """Say which standard deviations are taken, as nobody stated any."""
     many = "s are" if spreads[1:] else " is"
     return f"if the standard deviation{many} {' and '.join(spreads)}, {percent_text(USUAL_SPREAD)} of the bounds"
+
+
+def _of_this_size(parties: float) -> str:
+    return f"{count_of(int(_round_up(parties)), 'party', 'parties')} of this size"
 
 
 def _round_up(value: float) -> float:
