@@ -127,7 +127,7 @@ def year(plan: Plan, folder: Path, seed: int, told: list[str]) -> tuple[Path, Ho
             continue
         (first,) = [each.name for each in accounts(ledger)]
         # By the identifier, or by rows of which nearly all differ, these people are recognised.
-        named = rf"people of these data are in account '{first}'.*--account {first} for .*--new-account {account_name(data)} for"
+        named = rf"People of these data are in account '{first}'.*--account {first} for .*--new-account {account_name(data)} for"
         with pytest.raises(InputError, match=named):
             charge(plan, ledger, folder, data, study, told)
         charge(plan, ledger, folder, data, study, told, account=first)
@@ -148,8 +148,9 @@ def test_exports_of_one_hospital_are_one_budget_and_of_two_two(
         with Ledger.open(ledger) as book:
             (account,) = book.accounts()
         assert len(account.entries) == MONTHS
-        assert len(told) == 1, told
-        assert "is made in" in told[0]
+        key, made = told
+        assert "people.key is made" in key
+        assert "is made in" in made
         other = Hospital(folder, hospital.rng, hospital.identified, prefix="s")
         other.grow(60)
         data = other.export("csv")
@@ -159,7 +160,7 @@ def test_exports_of_one_hospital_are_one_budget_and_of_two_two(
         with Ledger.open(ledger) as book:
             assert len(book.accounts()) == 2
         # Nothing was told of the other hospital's people but that their account was made.
-        assert [sentence for sentence in told[1:] if "is made in" not in sentence] == []
+        assert [sentence for sentence in told[2:] if "is made in" not in sentence] == []
 
 
 def test_columns_with_few_values_raise_no_alarm(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
