@@ -75,6 +75,7 @@ def test_who_dies_around_its_release(name: str) -> None:
     assert 3 <= missing < 8
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize("seed", range(3))
 def test_who_sends_what_nobody_takes(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
