@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,16 @@ def test_an_answer_comes_out_whatever_the_data_and_the_noise(text: str) -> None:
         (answer,) = workload.decode(encoded.vector / encoded.weight + drawn, noise, encoded.weight)
         assert len(answer.estimates.terms) > 0, seed
         canonical_json(to_plain(answer.to_json()))
+        no_test_of_what_is_hidden(answer.estimates, encoded.weight)
+
+
+def no_test_of_what_is_hidden(found: Estimates, records: float) -> None:
+    """A test of coefficients that noise hides is hidden with them, and residuals have no more degrees of freedom than records."""
+    lost = {term for flag in found.flags if flag.code in ("not-identified", "separated") for term in flag.terms}
+    for name, test in found.tests.items():
+        of = {test.about} if test.about else set(found.headline or found.terms)
+        assert math.isnan(test.p_value) or not lost & of, (name, found.flags)
+    assert found.summary.get("df", 0.0) < records
 
 
 AGE, WEIGHT, SEX, SMOKER = RECORDS.T[:4]

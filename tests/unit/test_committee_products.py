@@ -349,7 +349,7 @@ def test_what_cannot_be_is_refused() -> None:
     refused("Give verified, or leave products out", Committee, 5, products=True)
     refused("products are checked of single records only", replace, planned(100), largest_weight=2.0)
     refused("products are those of a single record", layout_of, planned(100), InputDomain((block(1),)).statement, 0.5)
-    refused("products are checked on 64 to 1800 steps", block(1).in_steps, 0.1)
+    refused("Checks of products need 64 to 1800", block(1).in_steps, 0.1)
     with pytest.raises(InputError, match="the plan's products are others than those of its domain"):
         replace(world().session, statement=StatedValue(-np.ones(5), np.ones(5)))
     other = Target(100, 1.0, 1e-6, 5, 1.0)

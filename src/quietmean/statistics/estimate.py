@@ -103,6 +103,10 @@ class HypothesisTest:
     symbol: str = ""
     about: str = ""
 
+    def hidden(self) -> Self:
+        """Return it without what noise hides: its statistic and p-value."""
+        return replace(self, statistic=math.nan, p_value=math.nan)
+
     def sentence(self, name: str) -> str:
         """The test in one line: "age: Welch's t test: t = 0.22, df 4,112, p = 0.830"; ``name``: of the test in its answer."""
         shown = outcome_text(self.method or name, self.symbol, self.statistic, self.degrees, self.p_value)
@@ -150,8 +154,9 @@ HALF_A_RECORD = 0.5
 # The flags of a count that noise hides, of a term that is hidden as it would be shown by chance, and of coefficients that noise
 # hides or that may be any larger.
 FEW, NEAR, NOT_IDENTIFIED, SEPARATED = "few", "near-threshold", "not-identified", "separated"
-# No interval holds for the terms of these.
-HIDING = (NEAR, NOT_IDENTIFIED, SEPARATED)
+# No interval holds for the terms of these, and no test for those of the last.
+UNTESTED = (NOT_IDENTIFIED, SEPARATED)
+HIDING = (NEAR, *UNTESTED)
 
 
 def least_count(deviations: float, error: float, floor: float = HALF_A_RECORD) -> float:

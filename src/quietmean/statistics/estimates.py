@@ -15,7 +15,19 @@ from quietmean.core.lazy import optimize
 from quietmean.core.output import TableFile
 from quietmean.core.readable import some_of
 from quietmean.core.tables import Kinds, Tabular
-from quietmean.statistics.estimate import ASK_FOR_MORE, HIDING, LEVEL, WHOLE, Estimate, Flag, HypothesisTest, Interval, Z, known
+from quietmean.statistics.estimate import (
+    ASK_FOR_MORE,
+    HIDING,
+    LEVEL,
+    UNTESTED,
+    WHOLE,
+    Estimate,
+    Flag,
+    HypothesisTest,
+    Interval,
+    Z,
+    known,
+)
 
 # An interval is flagged if bins are known to account for more than this part of it.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
@@ -187,8 +199,15 @@ class Estimates(TableFile):
         return replace(self.changed(terms, Estimate.not_told), flags=(*flags, flag))
 
     def as_shown(self) -> Self:
-        """Leave out the values of terms for which no interval holds, as their flags say."""
-        return self.hiding({term for flag in self.flags if flag.code in HIDING for term in flag.terms})
+        """Leave out the values of terms for which no interval holds, as their flags say, and the tests of coefficients that noise
+        hides: without a term of its own, a test is of all that a reader asks for first."""
+        terms, lost = ({term for flag in self.flags if flag.code in codes for term in flag.terms} for codes in (HIDING, UNTESTED))
+        asked = self.headline or self.terms
+        tests = {
+            name: test.hidden() if lost.intersection([test.about] if test.about else asked) else test
+            for name, test in self.tests.items()
+        }
+        return replace(self.hiding(terms), tests=tests)
 
     def hiding(self, terms: Collection[str]) -> Self:
         """Show these terms as noise hides them: between their limits, whatever the data."""

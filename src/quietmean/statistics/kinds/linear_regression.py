@@ -117,6 +117,8 @@ class LinearRegression(Regression):
             return _unknown(terms, TOO_FEW_COMPLETE)
         if not levels.covariates:
             return levels.completed(_unknown(terms, COVARIATES_HIDDEN), terms)
+        # Noise may count more records than there are.
+        centred = replace(centred, records=min(centred.records, released.records))
         kept = (INTERCEPT, *(vertex.name for vertex in levels.covariates))
         moments = self._moments(columns)
         pair = PairMoments.of(released, moments, covariates[0], outcome) if moments.higher else None
