@@ -14,6 +14,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from quietmean.cli.main import main
+from quietmean.cli.simulate import verdict
 from support.json_documents import faults
 
 
@@ -133,6 +134,12 @@ def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> No
         assert result["epsilon"] <= 1
     if protocol == "central-dp":
         assert "party 0 trusted" in result["certificate"]["adversary"]
+
+
+def test_a_simulation_says_whether_its_prediction_holds() -> None:
+    assert verdict(2.0, 0) == verdict(-0.9, 0) == ": agrees with the prediction (2 or less)"
+    assert verdict(3.2, 4).startswith(", larger than predicted: rare by chance (about 1 in 700). Repeat with --seed 5.")
+    assert verdict(-40.0, 0).startswith(", smaller than predicted: rare by chance (about 1 in 1,000,000 or less).")
 
 
 @pytest.mark.slow

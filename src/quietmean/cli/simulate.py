@@ -93,7 +93,7 @@ def simulate_command(
     if json:
         print_json(document)
         return
-    show_first(_simulated(loaded, result, time.monotonic() - began), details, lambda: out.print(_squared(result)))
+    show_first(_simulated(loaded, result, seed, time.monotonic() - began), details, lambda: out.print(_squared(result)))
 
 
 def _squared(result: SimulationResult) -> str:
@@ -103,7 +103,7 @@ def _squared(result: SimulationResult) -> str:
     )
 
 
-def _simulated(plan: Plan, result: SimulationResult, seconds: float) -> list[str]:
+def _simulated(plan: Plan, result: SimulationResult, seed: int, seconds: float) -> list[str]:
     """The first screen of a simulation: its error beside the predicted one, and which runs have no result."""
     of = f"{count_of(plan.target.parties, 'party', 'parties')}, {plan.protocol.name}"
     lines = [f"{count_of(result.runs, 'run')} of {of}, on random values, {seconds:.0f} s"]
@@ -121,12 +121,29 @@ def _simulated(plan: Plan, result: SimulationResult, seconds: float) -> list[str
         ]
         facts.append(ShortFact("predicted", "nothing" if math.isnan(predicted) else for_terminal(number_text(predicted, spread))))
         if spread > 0 and math.isfinite(predicted):
-            away = abs(result.mse - result.prediction) / result.mse_standard_error
-            facts.append(ShortFact("apart", f"{away:.1f} standard errors; by chance alone at most 2 in 95 % of simulations"))
+            away = (result.mse - result.prediction) / result.mse_standard_error
+            facts.append(ShortFact("apart", f"{abs(away):.1f} standard errors{verdict(away, seed)}"))
         lines += rows(facts)
     refused = "" if result.refused is None else f", {result.refused} of them by the gate"
     lines.append(f"Without a result: {result.failed} of {count_of(result.runs, 'run')}{refused}.")
     return [*lines, *(f"{BELOW}{count} failed: {why}" for why, count in result.failures.items())]
+
+
+# So many standard errors apart are usual by chance, and what is rarer than once in so many times is not told apart.
+_USUAL, _RAREST = 2.0, 1e6
+
+
+def verdict(away: float, seed: int) -> str:
+    """Whether a prediction holds that is so many standard errors ``away``, in words; where it may not, what to do."""
+    if abs(away) <= _USUAL:
+        return f": agrees with the prediction ({_USUAL:g} or less)"
+    chance = math.erfc(abs(away) / math.sqrt(2))
+    odds = f"1 in {float(f'{1 / chance:.1g}'):,.0f}" if chance * _RAREST > 1 else f"1 in {_RAREST:,.0f} or less"
+    than = "larger" if away > 0 else "smaller"
+    return (
+        f", {than} than predicted: rare by chance (about {odds}). Repeat with --seed {seed + 1}. If it stays above {_USUAL:g}, "
+        "the prediction does not hold."
+    )
 
 
 DELTA = 1e-6
