@@ -131,6 +131,9 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
         certified = json.loads(capsys.readouterr().out)
         assert certified["epsilon"] == receipt["certificate"]["epsilon"] == document["epsilon"] <= 8.0
     for name in NAMES:
+        main(["site", "status", f"session-{name}.store"])
+        said = " ".join(capsys.readouterr().out.split())
+        assert said.startswith(f"Session 'averaging': {name} has finished (no process), round 10 of 10.")
         own = verify(AuditLog(data_of(name) / "audit.jsonl"), {}).entries
         assert {entry.party for entry in own} == {name}
         assert [entry.event for entry in own] == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]

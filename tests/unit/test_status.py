@@ -178,7 +178,7 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     watch(scenario, status_path(store))
     main(["site", "status", str(store)])
     output = capsys.readouterr().out
-    for words in ("Study 's': ada has finished (process", "eve        never heard of, late 1 time", "study ?[31mdiffers"):
+    for words in ("Study 's': ada has finished (process", "eve        not heard yet, late 1 time", "study ?[31mdiffers"):
         assert words in output, output
     assert MORE in output
     assert "exchange 2 of 5" not in output

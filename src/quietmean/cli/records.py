@@ -242,7 +242,7 @@ def _node_lines(node: dict[str, Any], details: bool) -> list[str]:
     facts.append(ShortFact("traffic", traffic))
     for peer in view.peers:
         if peer.late or peer.name in view.waiting_for:
-            heard = "never heard of"
+            heard = "not heard yet"
             if peer.last_heard is not None:
                 heard = f"last heard of {seconds_between(peer.last_heard, view.updated):.0f} s before"
             facts.append(ShortFact(peer.name, f"{heard}, late {count_of(peer.late, 'time')}"))
@@ -250,13 +250,23 @@ def _node_lines(node: dict[str, Any], details: bool) -> list[str]:
     if view.last_event is not None and (details or not over):
         facts.append(ShortFact("last", sentence(view.last_event)))
     lines = [
-        f"Study {str(node.get('study'))!r}: {view.party} {_STATES.get(state, state)} ({alive[node['alive']]}).",
+        f"{_subject(node)}: {view.party} {_STATES.get(state, state)} ({alive[node['alive']]}){_round_of(node)}.",
         *rows(facts),
     ]
     if state == "running" and age > _SILENCE:
         lines += marked("SILENT", f"No sign from the process for {age:.0f} s. It hangs, or its machine has no time for it.")
     receipt = Path(node["store"]).with_suffix(".receipt.json")
     return [*lines, f"{NEXT}result {quote(str(receipt))}"] if over and receipt.exists() else lines
+
+
+def _subject(node: Mapping[str, Any]) -> str:
+    """What a node takes part in, such as "Session 'averaging'"."""
+    return f"{str(node.get('kind', 'study')).capitalize()} {str(node.get('study'))!r}"
+
+
+def _round_of(node: Mapping[str, Any]) -> str:
+    """Which round of a session its node is in, after the first has begun."""
+    return f", round {node['number']} of {node['rounds']}" if node.get("number") else ""
 
 
 def _state(node: dict[str, Any]) -> dict[str, Any]:

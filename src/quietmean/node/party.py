@@ -59,7 +59,7 @@ def monitor_of(settings: NodeSettings) -> Monitor:
     observers = settings.observers
     # A signed study is its roster's digest.
     study = {"study": settings.plan.context.get("study"), "roster": settings.roster.digest, "session": settings.study}
-    study |= {"protocol": settings.plan.protocol.name}
+    study |= {"protocol": settings.plan.protocol.name, **observers.about}
     return Monitor(settings.party, settings.names, study, Traffic(), observers.report, observers.observe, observers.status)
 
 

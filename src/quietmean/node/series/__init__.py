@@ -114,6 +114,7 @@ class Series(SeriesParty):
             await self.go_on()
         number = await self._next(value)
         settings, goes_on = self.settings_of(number, value), number == self.progress.current
+        self.monitor.identity |= {"number": number, "rounds": self.rounds}
 
         async def begin() -> Store:
             await self.go_on()

@@ -159,12 +159,13 @@ class Waits:
 class Observers:
     """The receivers of a node's events, and of views of its state a few times a second.
 
-    ``status``: a file that shows the views to other processes.
+    ``status``: a file that shows the views to other processes, and ``about``, what the node takes part in.
     """
 
     report: Report = _silent
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

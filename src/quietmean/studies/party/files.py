@@ -239,7 +239,7 @@ class PartyContext:
             store=store,
             waits=Waits(round_wait, start_wait),
             transport=self.transport(options, choice.plans, usual_folder),
-            observers=Observers(status=status_path(store)),
+            observers=Observers(status=status_path(store), about={"study": self.terms.name, "kind": self.terms.called}),
             start=self.start_terms(smaller, store),
             keys=LinkKeys(self.terms.keyed_by, self.pair_keys()),
         )
