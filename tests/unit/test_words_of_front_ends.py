@@ -86,6 +86,13 @@ def test_no_error_outside_of_the_command_line_has_an_option_in_its_text() -> Non
     assert {path for path, _ in left} <= OF_COMMANDS, left
 
 
+def test_no_error_that_others_than_python_get_has_a_keyword_in_its_text() -> None:
+    of_python = ("api", "learning")
+    for path, text in strings_in_errors():
+        if path.relative_to(SOURCE).parts[0] not in of_python:
+            assert not re.search(r"\b[a-z_]+=(True|False|None)\b", text), (path, text)
+
+
 def test_every_field_that_an_error_names_is_an_option() -> None:
     assert len(named_fields()) >= 25
     assert set(named_fields()) - set(OF_COLUMNS) <= options()

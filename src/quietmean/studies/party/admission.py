@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.output import Output, require_apart
 from quietmean.core.readable import ShortFact, chained, counted_phrase, phrase
 from quietmean.core.site_options import ConsentOptions, PaymentOptions, SiteOptions
@@ -241,10 +241,11 @@ class NodeAdmission(PartyAdmission):
 
     def for_person(self, settings: NodeSettings) -> NodeSettings:
         """The node shows its person what it does, and holds the weights of all against policy and study."""
-        observers = self.person.observers
+        shown = self.person.observers
         stated = self.terms.weights if isinstance(self.terms, StudyTerms) else None
         weights = replace(self.policy.weights, besides=stated)
-        return replace(settings, observers=replace(observers, status=settings.observers.status), site=SiteHooks(weights=weights))
+        observers = replace(settings.observers, report=shown.report, observe=shown.observe)
+        return replace(settings, observers=observers, site=SiteHooks(weights=weights))
 
     def pay(
         self, settings: NodeSettings, charge: Charge | None = None, refund: bool | None = None
@@ -393,5 +394,6 @@ def require_account(options: PaymentOptions) -> None:
     """Raises :class:`InputError` where nothing says which data set the vectors are of."""
     if options.account is None and options.new_account is None and not options.no_ledger:
         raise InputError(
-            "vectors do not say which data set they are of. Give account, what the ledger calls it, or no_ledger=True."
+            f"vectors do not say which data set they are of. Give {named('account', 'NAME')}, what the ledger calls it, or "
+            f"{named('no-ledger', 'True')}."
         )
