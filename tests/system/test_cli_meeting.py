@@ -72,6 +72,33 @@ def test_the_coordinator_tells_the_command_of_the_parties_way(
     assert f"Parties   quietmean {command} study.sealed --key NAME.key --data FILE" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("terms", "role", "needed"),
+    [
+        (["--protocol", "local-dp"], [], False),
+        ([], [], True),
+        (["--committee", "4", "--contribute-by", "2099-01-01T12:00:00Z"], [], False),
+        (["--committee", "4", "--contribute-by", "2099-01-01T12:00:00Z"], ["--member"], True),
+    ],
+)
+def test_who_has_to_be_reached_is_told_to_give_an_address(
+    terms: list[str], role: list[str], needed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["study", "new", "mean(age in 0..100)", "--name", "ages", *terms, "--out", "study.toml"])
+    main(["key", "new", "--key", "north.key"])
+    capsys.readouterr()
+    main(["study", "invite", "study.toml", "--key", "north.key", "--out", "study.invitation"])
+    told_how = "--member --address HOST:PORT" if role else "--name NAME --address HOST:PORT"
+    assert (told_how in capsys.readouterr().out) == needed
+    main(["accept", "study.invitation", "--key", "south.key", "--name", "south", *role])
+    assert ("! ADDRESS     Nobody can connect to you" in capsys.readouterr().out) == needed
+    if needed:
+        main(["accept", "study.invitation", "--key", "west.key", "--name", "west", *role, "--address", "192.0.2.1:7001"])
+        said = capsys.readouterr().out
+        assert "as west at 192.0.2.1:7001" in said
+        assert "! ADDRESS" not in said
+
+
 def test_the_coordinator_tells_the_command_of_members_too(capsys: pytest.CaptureFixture[str]) -> None:
     members = [*PARTIES, "fourth"]
     convened = ["--committee", "4", "--contribute-by", "2099-01-01T12:00:00Z", "--out", "study.toml"]

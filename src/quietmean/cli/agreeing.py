@@ -20,14 +20,14 @@ from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.folders import configuration_folder
-from quietmean.core.readable import ShortFact, count_of, indented
+from quietmean.core.readable import ShortFact, count_of, indented, marked
 from quietmean.flower.agreement import FlowerContract, is_flower_agreement
 from quietmean.node.net import Purpose, parse_place, require_name
 from quietmean.studies.agreement.any_study import facts_of
 from quietmean.studies.agreement.invitation import Entry, Invitation
-from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document
 from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path, require_role
+from quietmean.studies.outcome.feasible import needs_addresses
 from quietmean.studies.party import Contract, OwnerApproval, PartyContext, Policy, agreed_terms, file_name, require_digest
 from quietmean.studies.party.approval import DIGITS, screen_of
 from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
@@ -132,7 +132,7 @@ def accept_command(
     holds = "your keys" if keys.entry.has_keys else "what you contribute"
     print_lines(
         [
-            *_accepted(invitation_terms, entry.name),
+            *_accepted(invitation_terms, entry),
             *indented("Send", f"{target} to the coordinator, who sends {sealed} back. It holds no secret."),
             *indented("Keep", f"{path} here: {holds}."),
             *(kept(key) if new_key else ()),
@@ -149,12 +149,16 @@ def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
     return False
 
 
-def _accepted(received: Invitation, name: str) -> list[str]:
+_NO_ADDRESS = "Nobody can connect to you, so the study may not be sealed. Accept again with --address HOST:PORT."
+
+
+def _accepted(received: Invitation, entry: EntryOptions) -> list[str]:
     study = received.terms
-    kind = "session" if isinstance(study, SessionStudy) else "study"
+    at = f" at {entry.address}" if entry.address else ""
     return [
-        f"You accept {kind} {study.name!r} as {name}, as it is written here.",
+        f"You accept {study.called} {study.name!r} as {entry.name}{at}, as it is written here.",
         *rows([*facts_of(study), ShortFact("by", received.convener), ShortFact("digest", received.digest)]),
+        *(marked("ADDRESS", _NO_ADDRESS) if needs_addresses(study, member=entry.member) and not entry.address else ()),
     ]
 
 
@@ -213,9 +217,10 @@ def contract_command(
         if least := rules.rules.least_approvals:
             signed = count_of(least, "of its approvers signs", "of its approvers sign")
             out.print(f"Required: {signed}, with quietmean site approve.")
-        more = "" if details else f"   All {len(contract.facts())} terms: --details"
         agree = "To agree, join or send with --accept"
-        out.print(f"{'To sign: --accept' if least else agree} {contract.accept_digest[:DIGITS]}{more}")
+        out.print(f"{'To sign: --accept' if least else agree} {contract.accept_digest[:DIGITS]}")
+        if not details:
+            out.print(f"{'More':10}all {len(contract.facts())} terms: --details")
 
 
 @Parameter(name="*")

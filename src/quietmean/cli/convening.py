@@ -28,7 +28,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document, read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.agreement.voucher import ENDING, Registrar, Voucher, committee_of, vouching_of
-from quietmean.studies.outcome.feasible import require_in_general, require_sealable
+from quietmean.studies.outcome.feasible import needs_addresses, require_in_general, require_sealable
 from quietmean.studies.party import PartyContext, start_request
 from quietmean.studies.party import own_keys as find_own_keys
 from quietmean.studies.party.approval import fingerprint
@@ -87,9 +87,11 @@ def invite_command(
         about = [ShortFact("by", invitation.convener), ShortFact("digest", invitation.digest)]
         follows = "" if previous is None else f" It is version {version}, and follows {after}."
         lines = [f"{path} invites to {terms.name!r}. Send it to all parties.{follows}", *rows([*facts_of(terms), *about])]
-        lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME")
+        place = " --address HOST:PORT"
+        usual, of_member = (place if needs_addresses(terms, member=member) else "" for member in (False, True))
+        lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME{usual}")
         if has_committee(terms):
-            lines.append(f"{'Members':10}add --member")
+            lines.append(f"{'Members':10}add --member{of_member}")
         print_lines([*lines, f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"])
 
 

@@ -88,8 +88,8 @@ def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
 def kept(key: Path) -> list[str]:
     """Say what to do with the two files of a new identity."""
     return [
-        f"Private   {key}: this file stays here. Show it to nobody.",
-        f"Revoke    {_revocation_path(key)}: this file refuses a stolen key. Keep it elsewhere.",
+        *indented("Private", f"{key}: this file stays here. Show it to nobody."),
+        *indented("Revoke", f"{_revocation_path(key)} refuses a stolen key. Keep it elsewhere."),
     ]
 
 

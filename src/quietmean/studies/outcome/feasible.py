@@ -96,6 +96,14 @@ def require_sealable(sealed: Sealed, now: datetime) -> Choice:
     return feasible_sealed(sealed, no_privacy=None)
 
 
+def needs_addresses(terms: AnyStudy, *, member: bool = False) -> bool:
+    """Whether nobody can seal this without an address of each party that is to connect, or of each ``member`` of a committee."""
+    if terms.by_folder or has_committee(terms):
+        return member and not terms.by_folder
+    protocol = _named(terms)
+    return isinstance(terms, SessionStudy) or protocol is None or not protocol.traits.by_file
+
+
 def require_by_file(plan: Plan) -> None:
     """Raises :class:`InputError` for a plan that files cannot carry, or that is useless as soon as one is missing."""
     protocol, target = plan.protocol, plan.target
