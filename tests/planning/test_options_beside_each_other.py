@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from quietmean.cli import plan as planning
+from quietmean.cli.console import Progress
 from quietmean.cli.main import main
 from quietmean.cli.options import AgreementOptions
 from quietmean.cli.study_options import NO_COMMITTEE, TargetOptions
@@ -95,7 +96,7 @@ def planned(protocol: str, *names: str) -> str:
     search = planning.SearchOptions(protocol=[protocol], **{name: given[name] for name in names if name in SEARCH})
     try:
         wanted.require_one_target()
-        answer, best = planning._answer(wanted.target(4), wanted, {}, search, NO_COMMITTEE)
+        answer, best = planning._answer(wanted.target(4), wanted, {}, search, NO_COMMITTEE, Progress(None))
     except InputError as error:
         return f"{NOT_SAID}{error}"
     documents = answer, best.to_json()

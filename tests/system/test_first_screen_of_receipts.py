@@ -59,7 +59,7 @@ def test_a_screen_is_short_and_details_have_all(shown: Shown, execution: Executi
     assert len(first) <= 12
     assert max(map(len, first)) <= 80
     assert details[: len(first)] == first
-    assert "cannot show false values or logs" in text(first)
+    assert "cannot tell whether values or logs were false" in text(first)
     told = text(details[len(first) :])
     facts = ["realised (given who took part)", "realised cost of each party; sensitivity", "claim: ", "these figures assume"]
     assert [fact for fact in facts if fact not in told] == []

@@ -264,7 +264,8 @@ def send_command(
     out.print(f"{'Digest':10}{handed.contribution.digest}")
     if account is not None:
         show_balance(account)
-    print_lines([f"{'More':10}quietmean site contract {quote(str(study))} --key {quote(str(key))} --details"])
+    policy = "" if site.policy is None else f" --policy {quote(str(site.policy))}"
+    print_lines([f"{'More':10}quietmean site contract {quote(str(study))} --key {quote(str(key))}{policy} --details"])
     if sent:
         return
     if has_committee(sealed.terms):

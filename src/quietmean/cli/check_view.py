@@ -445,4 +445,5 @@ def data_command(
     elif preview.proposed:
         where = "in a file that #format= names" if target is None else f"by --write-format, or in {target.name}"
         out.print(f"{proposal(preview)}: if that is how the data were written, say so {where}")
-    print_lines([f"{NEXT}check {quote(str(study))} --key NAME.key --data {quote(str(data))}"])
+    roster = "" if is_signed_document(study) else " --roster ROSTER"
+    print_lines([f"{NEXT}check {quote(str(study))}{roster} --key NAME.key --data {quote(str(data))}"])

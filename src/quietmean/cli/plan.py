@@ -38,6 +38,7 @@ from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sen
 from quietmean.protocols.target import Target, budget_warnings, colluding_count, read_eavesdropping
 
 if TYPE_CHECKING:
+    from quietmean.cli.console import Progress
     from quietmean.planning.candidates import Ranking
     from quietmean.planning.plan import Plan
 
@@ -148,8 +149,8 @@ class SearchOptions:
     no_privacy
         Allow protocols that protect nothing, such as gossip. Refused otherwise.
     details
-        Also show rounds, messages, bytes, reasons, and when another protocol would be first. With --study: ranges, noise, and
-        what one party that lies can do.
+        Also show rounds, messages, bytes, reasons, and when another protocol would be first. This plans anew for each case, which
+        can take minutes. With --study: ranges, noise, and what one party that lies can do.
     """
 
     protocol: list[str] | None = None
@@ -236,8 +237,8 @@ def plan_command(
             "quietmean: with convention table-ii the real epsilon is larger than the stated one. Use it to reproduce that table "
             "only."
         )
-    with progress("calibrating"):
-        answer, best = _answer(target, wanted, options.chosen(), search, committee)
+    with progress("calibrating") as line:
+        answer, best = _answer(target, wanted, options.chosen(), search, committee, line)
     for sentence in answer["warnings"]:
         warn(sentence)
     if plan_file is not None:
@@ -245,7 +246,7 @@ def plan_command(
     if json:
         print_json(answer)
     else:
-        print_lines(first_screen(answer, named=bool(search.named), details=search.details))
+        print_lines(first_screen(answer, named=bool(search.named), saved=save, details=search.details))
         if search.details:
             out.print()
             show_all(answer)
@@ -259,7 +260,7 @@ def _refuse_beside_study(options: dict[str, Any]) -> None:
 
 
 def _answer(
-    target: Target, wanted: AskedTarget, options: dict[str, Any], search: SearchOptions, committee: CommitteeShape
+    target: Target, wanted: AskedTarget, options: dict[str, Any], search: SearchOptions, committee: CommitteeShape, line: Progress
 ) -> tuple[dict[str, Any], Plan]:
     """The JSON document, and the best plan."""
     named = bool(search.named)
@@ -304,7 +305,9 @@ def _answer(
     if instead := where_more_is_promised(plan, domain):
         document["instead"] = instead
     if search.details:
-        document["otherwise"] = when_another(target, search.server, candidates, ranking)
+        document["otherwise"] = when_another(
+            target, search.server, candidates, ranking, lambda condition: line.say(f"calibrating: {condition}")
+        )
     return document, plan
 
 

@@ -71,8 +71,11 @@ def plan_study(
 
 def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:
     """The study, how many parties it has, those of its seal or roster, or as many as are said; and the seal."""
-    if parties is not None and options.roster is None and not is_signed_document(path):
-        return StudyTerms.load(path), parties, None
+    if options.roster is None and not is_signed_document(path):
+        alone = StudyTerms.load(path)
+        if parties is None:
+            raise InputError(f"{path} does not say who takes part. Give --parties N, --roster FILE, or a sealed study.")
+        return alone, parties, None
     agreed = agreed_terms(path, options.roster)
     study, sealed = (agreed.terms, agreed) if isinstance(agreed, Sealed) else (agreed[0], None)
     count = agreed.admitted if isinstance(agreed, Sealed) else len(agreed[1])

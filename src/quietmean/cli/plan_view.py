@@ -5,25 +5,26 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.table import Table
 
 from quietmean.cli.console import out, whole_words
-from quietmean.cli.screens import WIDTH
+from quietmean.cli.screens import NEXT, WIDTH
 from quietmean.core.readable import bound_text, count_of, delta_shown, epsilon_shown, epsilon_text, error_text, some_of
 from quietmean.planning.influence import Checked
 
 # So many protocols in the first table, besides the trusted curator.
 _ROWS = 5
 _CURATOR = "trusted curator (compare)"
-_WITH_DATA = "With your data: quietmean plan --study study.toml --records 5000 --width 2"
 
 
-def first_screen(answer: Mapping[str, Any], *, named: bool, details: bool = False) -> list[str]:
+def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None = None, details: bool = False) -> list[str]:
     """The lines of the first screen; ``named``: the protocols were named, so that all of them are in the table.
 
-    ``details``: all else is below it.
+    ``saved``: the file of the plan. ``details``: all else is below it.
     """
     candidates, chosen = answer["candidates"], answer["candidates"][answer["chosen"]]
     rows = [_row(candidate) for candidate in candidates]
@@ -39,8 +40,12 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, details: bool = Fals
         "",
         *_below(answer, rows, kept, named),
         *([] if details else [f"{_left_out(rows, kept)}: --details"]),
-        _WITH_DATA,
+        _with_data(answer["target"]["parties"]) if saved is None else f"{NEXT}simulate {quote(str(saved))}",
     ]
+
+
+def _with_data(parties: int) -> str:
+    return f"With your data: quietmean plan --study study.toml --parties {parties} --records 5000"
 
 
 Row = tuple[str, float, str, str, bool]
@@ -122,6 +127,7 @@ def show_all(answer: dict[str, Any]) -> None:
     chosen = answer["candidates"][answer["chosen"]]
     if first := chosen.get("above_target", chosen.get("nats_kept")):
         out.print(first)
+    out.print("Over connections, all parties online (also those that could send one file):")
     table = Table(box=None, pad_edge=False)
     # On 80 columns headings wrap, names and numbers do not.
     for title in ("protocol", "predicted MSE", "guaranteed epsilon", "rounds", "messages per party", "bytes per party", "trust"):
@@ -141,6 +147,8 @@ def show_all(answer: dict[str, Any]) -> None:
     out.print(whole_words(table))
     if answer.get("ways"):
         _show_ways(answer["ways"])
+        if not answer["target"]["dropouts"] and any(row["protocol"] == "cordp-dme" for row in candidates):
+            out.print("cordp-dme by file is left out. One missing file would make its result noise")
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
     if (moved := answer.get("influence")) is not None:
         out.print(
@@ -157,6 +165,7 @@ def show_all(answer: dict[str, Any]) -> None:
 
 
 def _show_ways(ways: list[dict[str, Any]]) -> None:
+    out.print("Ways to take part, and what each asks of a site:")
     table = Table(box=None, pad_edge=False)
     for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
         right = title.startswith(("predicted", "bytes"))

@@ -27,8 +27,8 @@ WIDTH = 80
 OK, NO, BELOW = "OK  ", "NO  ", "    "
 NEXT = "Next      quietmean "
 MORE = "More      the same command with --details"
-# A line with a command to be pasted is never broken.
-_PASTED = re.compile(r"\w+ +quietmean ")
+# A line with a command to be pasted, behind its label, is never broken.
+_PASTED = re.compile(r"([A-Z][\w ]{8}|[\w ]+:) quietmean ")
 # Where the text of a row begins that says something of a study.
 _ROW = 13
 # So many parties, and so many warnings, of more.
@@ -101,7 +101,7 @@ class ReceiptScreen:
         yield from (f"!   {sentence}" for sentence in disclosures[:_WARNINGS])
         if len(disclosures) > _WARNINGS:
             yield f"!   {len(disclosures) - _WARNINGS} more of these: --details"
-        yield "All this is computed from the receipt alone. It cannot show false values or logs."
+        yield "All this is computed from the receipt alone. It cannot tell whether values or logs were false."
         yield f"More   each party's figure, {count_of(len(document['assumptions']), 'assumption')}: --details"
 
     def _against(self) -> str:

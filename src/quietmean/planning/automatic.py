@@ -184,11 +184,14 @@ def why_first(candidates: Sequence[Candidate]) -> str:
     return sentence + bare
 
 
-def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Rank) -> list[str]:
-    """Under which change of the target another protocol would be first. Each change is planned anew."""
+def when_another(
+    target: Target, server: Server, candidates: Sequence[Candidate], ranking: Rank, say: Callable[[str], None] = lambda text: None
+) -> list[str]:
+    """Under which change of the target another protocol would be first. Each change is planned anew, of which ``say`` is told."""
     first = candidates[0].plan.protocol.name
     sentences = []
     for condition, changed, accepted in _changes(target, server):
+        say(condition.rstrip(","))
         try:
             winner = ranking(changed, accepted)[0]
         except InputError:

@@ -325,4 +325,8 @@ def checked_text(by: Mapping[str, Any]) -> str:
     if not lies:
         return f"unchecked: the result needs all {sums} sums that came, so nobody would notice a wrong one"
     wrong = "One wrong sum" if lies == 1 else f"Up to {lies} wrong sums"
-    return f"checked: {sums} sums came, and {needed} of them give the result. {wrong} would have been noticed for certain"
+    others = "other one checks" if sums - needed == 1 else f"other {sums - needed} check"
+    return (
+        f"checked: {sums} sums came, {needed} are enough for the result, and the {others} it. {wrong} would have been noticed "
+        "for certain"
+    )
