@@ -151,8 +151,9 @@ def test_of_a_search_beside_a_study(tmp_path: Path, capsys: pytest.CaptureFixtur
     for line in (plain, [*plain, "--details"]):
         main(line)
         shown.append(capsys.readouterr().out)
-    assert shown[1].startswith(shown[0])
-    assert shown[1] != shown[0]
+    first = shown[0].splitlines()
+    assert first[-1].endswith("--details")
+    assert shown[1].splitlines()[: len(first)] == [*first[:-1], ""]
     for name in SEARCH.keys() - {"no_privacy", "details"}:
         value = [] if SEARCH[name] is True else [str(SEARCH[name])]
         with pytest.raises(SystemExit) as ended:

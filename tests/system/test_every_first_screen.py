@@ -152,9 +152,10 @@ PUT = {
     "EPSILON DELTA": "4 1e-6", "HOST:PORT": "127.0.0.1:{port}",
 }  # fmt: skip
 _TYPED_NEXT = re.compile(r"^(?:[A-Z][\w ]{9}|[\w ]+: )quietmean (.*?)(?: {2,}.*)?$")
-# What others give first, the key of another party, or a site's own rules.
+# What others give first, the key of another party, a site's own rules, or its yes.
 _NOT_YET = re.compile(
-    "is not in the sealed study|is the key of nobody in|says nothing of an audit log|breaks rules of the limits"
+    "is not in the sealed study|is the key of nobody in|says nothing of an audit log|breaks rules of the limits|"
+    "then give --accept DIGEST"
 )
 
 

@@ -217,7 +217,8 @@ def contract_command(
         if least := rules.rules.least_approvals:
             signed = count_of(least, "of its approvers signs", "of its approvers sign")
             out.print(f"Required: {signed}, with quietmean site approve.")
-        agree = "To agree, join or send with --accept"
+        how = "join with --account NAME" if type(contract) is SessionContract else "join or send with"
+        agree = f"To agree, {how} --accept"
         out.print(f"{'To sign: --accept' if least else agree} {contract.accept_digest[:DIGITS]}")
         if not details:
             out.print(f"{'More':10}all {len(contract.facts())} terms: --details")

@@ -89,7 +89,7 @@ def kept(key: Path) -> list[str]:
     """Say what to do with the two files of a new identity."""
     return [
         *indented("Private", f"{key}: this file stays here. Show it to nobody."),
-        *indented("Revoke", f"{_revocation_path(key)} refuses a stolen key. Keep it elsewhere."),
+        *indented("Revoke", f"{_revocation_path(key)}: for a stolen key. Keep it elsewhere."),
     ]
 
 

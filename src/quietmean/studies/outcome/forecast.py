@@ -230,7 +230,7 @@ class Forecast:
         needed = self._remedies(term)
         ways = []
         if "records_needed" in needed:
-            ways.append(f"about {_round_up(needed['records_needed']):,.0f} {self.study.workload.counted}")
+            ways.append(f"about {_round_up(needed['records_needed']):,.0f} {self.study.workload.counted} in all")
         if "parties_needed" in needed and self.study.unit.within_party:
             ways.append(_of_this_size(needed["parties_needed"]))
         if "epsilon_needed" in needed:
