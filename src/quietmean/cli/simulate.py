@@ -129,7 +129,7 @@ def _simulated(plan: Plan, result: SimulationResult, seed: int, seconds: float) 
     return [*lines, *(f"{BELOW}{count} failed: {why}" for why, count in result.failures.items())]
 
 
-# So many standard errors apart are usual by chance, and what is rarer than once in so many times is not told apart.
+# So many standard errors apart are usual by chance, and what is rarer than once in so many times cannot be distinguished.
 _USUAL, _RAREST = 2.0, 1e6
 
 

@@ -187,7 +187,7 @@ def why_first(candidates: Sequence[Candidate]) -> str:
 def when_another(
     target: Target, server: Server, candidates: Sequence[Candidate], ranking: Rank, say: Callable[[str], None] = lambda text: None
 ) -> list[str]:
-    """Under which change of the target another protocol would be first. Each change is planned anew, of which ``say`` is told."""
+    """Under which change of the target another protocol would be first. Each change is planned anew: ``say`` gets its name."""
     first = candidates[0].plan.protocol.name
     sentences = []
     for condition, changed, accepted in _changes(target, server):
