@@ -27,7 +27,6 @@ from quietmean.studies.party.approval import fingerprint
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support.command_lines import command, ending, fails
 from support.consent import accept as yes_of
-from support.desks import entered, running, ticked
 from support.pages import blocks, commands
 from support.site_policy import write_policy
 
@@ -232,6 +231,8 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
 def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """North's pages: contract and words; a signature of the data owner; the receipt of a part that was given up."""
     pytest.importorskip("starlette")
+    from support.desks import entered, running, ticked
+
     main(["key", "new", "--key", "owner.key"])
     owner = Identity.load(Path("owner.key")).public_key
     write_policy(largest_epsilon=10.0, approvers=[owner], budget={"epsilon": 10.0, "delta": 1e-4})

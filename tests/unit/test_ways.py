@@ -132,7 +132,7 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
     # Each way is a row of the one table, once.
     assert "all online" in rows["packed-sharing"]
     assert "one file, 5 online" in rows["packed-sharing-committee"]
-    assert "any 1 of 5 members" in rows["packed-sharing-committee"]
+    assert "4 of 5 members" in rows["packed-sharing-committee"]
     assert "one file each" in rows["local-dp"]
     shown = io.StringIO()
     monkeypatch.setattr(plan_view, "out", Console(file=shown, width=200))

@@ -19,6 +19,8 @@ from quietmean.planning.influence import Checked
 # So many protocols in the first table, besides the trusted curator.
 _ROWS = 5
 _CURATOR = "trusted curator (compare)"
+# Of its files, one that is missing makes the result noise.
+_ALL_FILES = "cordp-dme"
 
 
 def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None = None, details: bool = False) -> list[str]:
@@ -54,7 +56,8 @@ Row = tuple[str, float, str, str, bool]
 def _row(candidate: Mapping[str, Any]) -> Row:
     """Name, error, what a site has to do, whom it trusts, and whether one file is all that it sends."""
     by_file = candidate["by_file"]
-    needs = "one file each" if by_file else f"all online, {count_of(candidate['rounds'], 'round')}"
+    files = "one file, none missing" if candidate["protocol"] == _ALL_FILES else "one file each"
+    needs = files if by_file else f"all online, {count_of(candidate['rounds'], 'round')}"
     return candidate["protocol"], math.sqrt(candidate["mse"]), needs, candidate["trust"], by_file
 
 
@@ -64,7 +67,7 @@ def _row_of_committee(way: Mapping[str, Any]) -> Row:
         way["protocol"],
         math.sqrt(way["mse"]),
         f"one file, {members} online",
-        f"any {colluding} of {members} members",
+        f"{members - colluding} of {members} members",
         True,
     )
 
@@ -82,7 +85,7 @@ def _title(target: Mapping[str, Any]) -> str:
     promise = f"{target['nats']:g} nats" if "nats" in target else f"epsilon {target['epsilon']:g}"
     leave = f"{100 * target['dropouts']:g} % drop out" if target["dropouts"] else "no dropouts"
     return (
-        f"{count_of(target['parties'], 'party', 'parties')}, {promise} (delta {delta_shown(target['delta'])}), "
+        f"{count_of(target['parties'], 'party', 'parties')}, {promise} (delta {delta_shown(target['delta'])}) per party, "
         f"{target['colluding']} may collude, {leave}"
     )
 
@@ -106,8 +109,8 @@ def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
 
 def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], named: bool) -> Iterator[str]:
     chosen = answer["candidates"][answer["chosen"]]
-    how = "least error" if named else "chosen with --protocol auto"
-    yield f"* {how}. Error: root mean squared, {answer['domain'].replace('1 coordinate', 'one number')}."
+    how = "least error" if named else "chosen"
+    yield f"* {how}. Error: root mean squared, of the mean of {answer['domain'].replace('1 coordinate', 'one number')}."
     if "gate" in chosen["certificate"]:
         yield f"  {chosen['certificate']['gate']}"
     yield from answer.get("instead", ())
@@ -147,8 +150,8 @@ def show_all(answer: dict[str, Any]) -> None:
     out.print(whole_words(table))
     if answer.get("ways"):
         _show_ways(answer["ways"])
-        if not answer["target"]["dropouts"] and any(row["protocol"] == "cordp-dme" for row in candidates):
-            out.print("cordp-dme by file is left out. One missing file would make its result noise")
+        if not answer["target"]["dropouts"] and any(row["protocol"] == _ALL_FILES for row in candidates):
+            out.print(f"{_ALL_FILES} is not in this table. By file, one that is missing makes its result noise.")
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
     if (moved := answer.get("influence")) is not None:
         out.print(

@@ -58,7 +58,7 @@ class Checked(StrEnum):
 _NOTICED = {
     Checked.EACH_RELEASE: "only numbers of a party that no values within the bounds give are noticed",
     Checked.EACH_CONTRIBUTION: "each contribution is checked against the bounds, though nobody learns it",
-    Checked.RESULT: "only a result that no values within the bounds give is noticed",
+    Checked.RESULT: "a lie is noticed only if no values within the bounds give the result, as far as its noise tells",
     Checked.NOTHING: "nothing bounds what is possible",
 }
 
