@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import Parameter
@@ -264,8 +264,9 @@ def send_command(
     out.print(f"{'Digest':10}{handed.contribution.digest}")
     if account is not None:
         show_balance(account)
-    policy = "" if site.policy is None else f" --policy {quote(str(site.policy))}"
-    print_lines([f"{'More':10}quietmean site contract {quote(str(study))} --key {quote(str(key))}{policy} --details"])
+    policy = [] if site.policy is None else ["--policy", str(site.policy)]
+    more = join(["quietmean", "site", "contract", str(study), "--key", str(key), *policy, "--details"])
+    print_lines([f"{'More':10}{more}"])
     if sent:
         return
     if has_committee(sealed.terms):

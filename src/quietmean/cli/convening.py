@@ -89,7 +89,7 @@ def invite_command(
         lines = [f"{path} invites to {terms.name!r}. Send it to all parties.{follows}", *rows([*facts_of(terms), *about])]
         place = " --address HOST:PORT"
         usual, of_member = (place if needs_addresses(terms, member=member) else "" for member in (False, True))
-        lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME{usual}")
+        lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME" + usual)
         if has_committee(terms):
             lines.append(f"{'Members':10}add --member{of_member}")
         print_lines([*lines, f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"])

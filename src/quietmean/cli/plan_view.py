@@ -47,7 +47,7 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None =
 
 
 def _with_data(parties: int) -> str:
-    return f"With your data: quietmean plan --study study.toml --parties {parties} --records 5000"
+    return f"With your data: quietmean plan --study study.toml --parties {parties:d} --records 5000"
 
 
 Row = tuple[str, float, str, str, bool]
