@@ -593,7 +593,10 @@ def test_what_is_refused_before_anything_is_sent() -> None:
     assert "rouns is unknown (did you mean 'rounds'?)" in refused({**TERMS, "rouns": 3})
     assert "dimension is missing" in refused({"rounds": 3})
     assert "session has no keyword 'acount' (did you mean 'account'?)" in refused(acount="wards")
-    assert "Give account" in refused(account=None)
+    assert "Give account=NAME" in refused(account=None)
+    with pytest.raises(qm.InputError, match="Give account=NAME, what the ledger calls it, or no_ledger=True") as found:
+        part("north", account=None).give_up()
+    assert "--" not in str(found.value)
     assert "is not the digest of this study" in refused(accept="0" * 64)
     assert "most is 9" in refused(most=9)
     assert "Leave records out" in refused(records=5)

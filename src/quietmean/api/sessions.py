@@ -156,6 +156,7 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
         self._most, self._records, self._report = most, records, site.get("report")
 
     @cached_property
+    @python_call
     def _ready(self) -> rooms.party.NodeGrant:
         preparation = rooms.joined.SessionPreparation(self._files, self._options, silent_person(self._report))
         preparation.agree()
