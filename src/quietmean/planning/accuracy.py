@@ -11,6 +11,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import sparse, sparse_linalg
+from quietmean.core.noise_law import NoiseKind, NoiseLaw
 from quietmean.core.party import NoiseGroup, PartyId
 from quietmean.graphs import churn
 from quietmean.privacy import InformationMatrix, bound_mu
@@ -91,6 +92,18 @@ def stated_variance(execution: Execution) -> float:
     used = execution.in_result
     stated = used.error_variance()
     return noise_variance(used.transcript(), used.weights) if stated is None else stated
+
+
+def stated_law(execution: Execution) -> NoiseLaw:
+    """The law of the noise in each coordinate of a released mean; a Gaussian one has :func:`stated_variance`, an upper bound.
+
+    Of other noise that variance is the law's and what rounding adds.
+    """
+    used = execution.in_result
+    of_sum = used.protocol.noise_law(used.schedule, used.trace)
+    if of_sum is None:
+        return NoiseLaw(NoiseKind.GAUSSIAN, math.sqrt(stated_variance(execution)))
+    return of_sum.times(1.0 / used.counted_weight())
 
 
 def linear_estimate(transcript: Transcript, weights: Array) -> LinearEstimate:

@@ -68,6 +68,8 @@ def eavesdropping_text(eavesdropping: Eavesdropping) -> str:
 
 # The largest epsilon: beyond it noise is smaller than any grid.
 MOST_EPSILON = 1e9
+# No L1 norm is below its L2 norm; both are computed.
+_L1_SLACK = 1e-9
 
 
 # Types by their annotations.
@@ -93,6 +95,9 @@ class Target:
     ``committee``: its members open the sum of what ``parties`` contribute, once and in one message each. ``colluding`` is then
     how many of the members collude, with all other contributors.
 
+    ``l1``: the L1 change of a party's whole value where ``sensitivity`` is the L2 one, in the same units and before rounding: a
+    bound, what Laplace noise follows from. None where nothing is known, and a protocol that needs it refuses.
+
     ``by_folder``: messages are files in a folder, which their receivers can open at any later time: a gate counts them as read.
     """
 
@@ -109,6 +114,7 @@ class Target:
     eavesdropping: Eavesdropping | None = None
     committee: Committee | None = None
     by_folder: bool = False
+    l1: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -128,6 +134,8 @@ class Target:
             raise InputError(f"dimension is {self.dimension}. Choose 1 or more.")
         if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}. Choose a finite number > 0.")
+        if self.l1 is not None:
+            self._check_l1(self.l1)
         for name in (*(() if self.nats is not None else ("epsilon",)), "sensitivity", "parties", "dimension"):
             require_usual(name, getattr(self, name))
         if self.colluding < 0:
@@ -162,6 +170,10 @@ class Target:
         for name in ("nats", "eavesdropping"):
             if getattr(self, name) is not None:
                 raise InputError(f"{name} has no effect in a committee. Leave it out, or let the parties compute without one.")
+
+    def _check_l1(self, l1: float) -> None:
+        if not (math.isfinite(l1) and l1 >= self.sensitivity * (1 - _L1_SLACK)):
+            raise InputError(f"l1 is {l1:g}, below the sensitivity {self.sensitivity:g}. Give the L1 change of a value, or none.")
 
     def _check_nats(self, nats: float) -> None:
         if not (math.isfinite(nats) and nats > 0):
@@ -198,6 +210,7 @@ class Target:
             **({} if self.eavesdropping is None else {"eavesdropping": self.eavesdropping}),
             **({} if self.committee is None else {"committee": self.committee.describe()}),
             **({"by_folder": True} if self.by_folder else {}),
+            **({} if self.l1 is None else {"l1": self.l1}),
         }
 
     @classmethod
@@ -218,6 +231,7 @@ class Target:
             eavesdropping=raw.get("eavesdropping"),
             committee=_read_committee(raw["committee"]) if "committee" in raw else None,
             by_folder=optional_field(raw, "by_folder", bool, False),
+            l1=required_field(raw, "l1", float) if "l1" in raw else None,
         )
 
     @property
