@@ -10,14 +10,14 @@ from quietmean.protocols.target import Target
 from quietmean.randomness.laplace_shares import variance
 
 
-@pytest.mark.parametrize("scale", (0.3, 1.0, 40.0))
-@pytest.mark.parametrize(("shares", "least"), ((1, 1), (16, 16), (20, 16)))
+@pytest.mark.parametrize("scale", [0.3, 1.0, 40.0])
+@pytest.mark.parametrize(("shares", "least"), [(1, 1), (16, 16), (20, 16)])
 def test_the_variance_of_a_law_is_that_of_its_shares(scale: float, shares: int, least: int) -> None:
     law = NoiseLaw(NoiseKind.LAPLACE, 0.5 * scale, shares / least, 0.5)
     assert law.variance == pytest.approx(0.25 * shares * variance(scale, least), rel=1e-12)
 
 
-@pytest.mark.parametrize("law", (NoiseLaw(NoiseKind.GAUSSIAN, 3.0), NoiseLaw(NoiseKind.LAPLACE, 3.0, 1.25, 0.125)))
+@pytest.mark.parametrize("law", [NoiseLaw(NoiseKind.GAUSSIAN, 3.0), NoiseLaw(NoiseKind.LAPLACE, 3.0, 1.25, 0.125)])
 def test_a_law_scales_with_what_it_is_added_to(law: NoiseLaw) -> None:
     assert law.times(0.25).variance == pytest.approx(law.variance / 16, rel=1e-12)
 
@@ -34,7 +34,7 @@ def test_a_target_keeps_its_l1_change() -> None:
     assert "l1" not in Target(parties=5, epsilon=1.0, delta=1e-6).describe()
 
 
-@pytest.mark.parametrize("wrong", (1.0, 0.0, -2.0, math.inf, math.nan))
+@pytest.mark.parametrize("wrong", [1.0, 0.0, -2.0, math.inf, math.nan])
 def test_an_l1_change_below_the_l2_change_is_refused(wrong: float) -> None:
     with pytest.raises(InputError, match="l1 is"):
         Target(parties=5, epsilon=1.0, delta=1e-6, sensitivity=math.sqrt(2), l1=wrong)
