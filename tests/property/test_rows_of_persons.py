@@ -154,6 +154,7 @@ def test_persons_at_several_parties_are_counted_as_often() -> None:
     once, thrice = (of_rows(FEW[0], "mean", sites_per_person=sites) for sites in (1, 3))
     assert thrice.sensitivity == pytest.approx(3 * once.sensitivity)
     assert thrice.scales == once.scales
+    assert of_rows(FEW[0], 2, sites_per_person=3).l1 == pytest.approx(6 * as_records(of_rows(FEW[0], 2)).l1)
     assert of_rows(FEW[0], 2, sites_per_person=3).sensitivity == pytest.approx(6 * as_records(of_rows(FEW[0], 2)).sensitivity)
     assert thrice.budget_part(FEW[0]) == pytest.approx(1)
 

@@ -20,8 +20,9 @@ from quietmean.core.mixtures import prefix_diameter, prefix_root
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, ColumnBlock, Columns, PrefixTable, Statistic, Workload, parse_statistic, read_text
-from quietmean.statistics.features import Axis, Moments, Vertex
+from quietmean.statistics.features import Axis, CellIndicators, Moments, Vertex
 from quietmean.statistics.features.moments import maximum_cut
+from quietmean.statistics.subgroups import AnyPresent, Inside, Within
 from quietmean.testing import check_sensitivity
 from quietmean.testing import statistic_conformance as searches
 
@@ -139,6 +140,41 @@ def test_each_sensitivity_is_reached(text: str) -> None:
 @pytest.mark.parametrize("text", MENU)
 def test_each_length_is_reached_where_counts_are_private(text: str) -> None:
     assert check_sensitivity(study([text], count=CountVisibility.PRIVATE), restarts=8) >= 0.99
+
+
+# Of indicators and cells alone the L1 change is known exactly; of powers, products and prefixes by a bound.
+_EXACT = (CellIndicators, AnyPresent, Inside)
+
+
+@pytest.mark.sampled(44)
+@pytest.mark.parametrize("count", CountVisibility)
+@pytest.mark.parametrize("text", MENU)
+def test_no_l1_change_is_above_what_is_stated_and_that_of_cells_is_reached(text: str, count: CountVisibility) -> None:
+    workload = study([text], count=count)
+    reached = check_sensitivity(workload, restarts=8, order=1)
+    features = [feature.inner if isinstance(feature, Within) else feature for feature in workload.scales]
+    assert reached > (0.999 if len(features) == 1 and isinstance(features[0], _EXACT) else 0.35)
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced", "added"),
+    [("histogram(bmi, bins=4)", math.sqrt(2), 1.0), ("count(where=age >= 50)", 1.0, 1.0), ("mean(age)", math.sqrt(5), None)],
+)
+def test_l1_changes_beside_l2_changes(text: str, replaced: float, added: float | None) -> None:
+    """A record leaves a cell and enters another, 2 apart for a distance of sqrt(2); one number has one change."""
+    assert study([text]).l1 / study([text]).sensitivity == pytest.approx(replaced)
+    alone = study([text], count=CountVisibility.PRIVATE)
+    assert added is None or alone.l1 / alone.sensitivity == pytest.approx(added)
+
+
+@pytest.mark.parametrize("count", CountVisibility)
+def test_an_l1_change_that_is_too_small_is_found(count: CountVisibility, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where two cells change by one together."""
+    workload = study(["crosstab(race, sex)"], count=count)
+    monkeypatch.setattr(CellIndicators, "l1", 1.99)
+    monkeypatch.setattr(CellIndicators, "l1_length", 0.99)
+    with pytest.raises(AssertionError, match=r"apart, not|long, not"):
+        check_sensitivity(workload, order=1)
 
 
 @pytest.mark.parametrize(

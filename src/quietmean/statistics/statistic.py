@@ -70,6 +70,21 @@ class Feature(ABC):
             f"{type(self).__name__} does not state the length of its encodings, which private counts need. Let count be public."
         )
 
+    @property
+    def most_nonzero(self) -> int:
+        """How many numbers of the encoding of a record are not 0, at most; by default all of them."""
+        return self.size
+
+    @property
+    def l1(self) -> float:
+        """At least the largest L1 distance of two encodings, of which twice as many numbers differ; exact for cells and one."""
+        return math.sqrt(min(self.size, 2 * self.most_nonzero)) * self.sensitivity
+
+    @property
+    def l1_length(self) -> float:
+        """At least the largest L1 norm of an encoding; exact as :attr:`l1` is."""
+        return math.sqrt(self.most_nonzero) * self.length
+
     def for_private_count(self) -> Feature:
         """What is released instead where it is private how many records there are: the same quantities, shorter encodings."""
         return self

@@ -52,6 +52,10 @@ class Within(Feature):
     def length(self) -> float:
         return self.inner.length
 
+    @property
+    def most_nonzero(self) -> int:
+        return self.inner.most_nonzero
+
     def for_private_count(self) -> Feature:
         return replace(self, inner=self.inner.for_private_count())
 

@@ -224,6 +224,12 @@ class Workload:
         return self.changes * self.sensitivity_of_record
 
     @property
+    def l1(self) -> float:
+        """At least the L1 change where :attr:`sensitivity` is the L2 one: of every feature times its scale, added up."""
+        own = ((feature.l1_length if self.hides_count else feature.l1) * scale for feature, scale in self.scales.items())
+        return self.changes * math.fsum(own)
+
+    @property
     def sensitivity_of_record(self) -> float:
         """The L2 change of a vector for one record, or for all of a party where that is the unit."""
         return math.sqrt(sum((scale * self._change(feature)) ** 2 for feature, scale in self.scales.items()))

@@ -18,8 +18,10 @@ _PAIRS = 256
 ROUNDING = 1e-9
 
 
-def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> tuple[float, Array]:
-    """The largest L2 distance found between the vectors of two records, and these two, shape (2, columns).
+def farthest_records(
+    workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0, order: int = 2
+) -> tuple[float, Array]:
+    """The largest distance found between the vectors of two records, and these two, shape (2, columns): L2, or L1 by ``order``.
 
     From the best of many random pairs, column by column: the two cells of a column are set to the best two of many
     candidates, as long as that helps. ``step``: of the grid to which records are rounded. A lower bound of the true sensitivity.
@@ -28,19 +30,21 @@ def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, st
     choices = [candidates(column, stream) for column in workload.columns]
     best, farthest = 0.0, np.zeros((2, len(choices)))
     for _ in range(restarts):
-        pair = _start(workload, choices, stream, step)
+        pair = _start(workload, choices, stream, step, order)
         distance, grown = -1.0, 0.0
         while grown > distance:
             distance = grown
             for column_index, values in enumerate(choices):
-                grown, pair = _improved(workload, pair, column_index, values, step)
+                grown, pair = _improved(workload, pair, column_index, values, step, order)
         if grown > best:
             best, farthest = grown, pair.copy()
     return best, farthest
 
 
-def longest_record(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> tuple[float, Array]:
-    """The largest L2 norm found of the vector of a record, and that record, (columns,); the same search with one record.
+def longest_record(
+    workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0, order: int = 2
+) -> tuple[float, Array]:
+    """The largest norm found of the vector of a record, and that record, (columns,); the same search with one record.
 
     A lower bound of the true sensitivity where a record is added or removed.
     """
@@ -48,36 +52,37 @@ def longest_record(workload: Workload, *, restarts: int = 6, seed: int = 0, step
     choices = [candidates(column, stream) for column in workload.columns]
     best, longest = 0.0, np.zeros(len(choices))
     for _ in range(restarts):
-        record, length = _start(workload, choices, stream, step)[0], -1.0
+        record, length = _start(workload, choices, stream, step, order)[0], -1.0
         grown = 0.0
         while grown > length:
             length = grown
             for column_index, values in enumerate(choices):
                 varied = np.tile(record, (len(values), 1))
                 varied[:, column_index] = values
-                lengths = np.linalg.norm(workload.of_records(varied, step=step), axis=1)
+                lengths = np.linalg.norm(workload.of_records(varied, step=step), ord=order, axis=1)
                 record, grown = varied[int(lengths.argmax())], float(lengths.max())
         if grown > best:
             best, longest = grown, record
     return best, longest
 
 
-def check_sensitivity(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> float:
+def check_sensitivity(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0, order: int = 2) -> float:
     """How much of a workload's sensitivity a search reaches, at most 1: of two records, or where counts are private of one.
 
-    Raises ``AssertionError`` with the records if it finds more than the sensitivity says.
+    ``order``: 2, or 1 for :attr:`Workload.l1`, which rounding to a grid may exceed. Raises ``AssertionError`` with the records
+    if it finds more than that says.
     """
-    claimed = workload.sensitivity
+    claimed = workload.l1 if order == 1 else workload.sensitivity
     if workload.hides_count:
-        length, record = longest_record(workload, restarts=restarts, seed=seed, step=step)
+        length, record = longest_record(workload, restarts=restarts, seed=seed, step=step, order=order)
         assert length <= claimed * (1 + ROUNDING), f"record {record.tolist()} is {length:.9g} long, not {claimed:.9g} at most"
         return length / claimed
-    distance, records = farthest_records(workload, restarts=restarts, seed=seed, step=step)
+    distance, records = farthest_records(workload, restarts=restarts, seed=seed, step=step, order=order)
     assert distance <= claimed * (1 + ROUNDING), f"records {records.tolist()} are {distance:.9g} apart, not {claimed:.9g} at most"
     return distance / claimed
 
 
-def _start(workload: Workload, choices: list[Array], stream: BitStream, step: float) -> Array:
+def _start(workload: Workload, choices: list[Array], stream: BitStream, step: float, order: int) -> Array:
     """The farthest of random pairs of records, half of whose numbers lie on their bounds."""
     drawn = []
     for column, values in zip(workload.columns, choices, strict=True):
@@ -88,11 +93,11 @@ def _start(workload: Workload, choices: list[Array], stream: BitStream, step: fl
         drawn.append(cells)
     records = np.column_stack(drawn)
     vectors = workload.of_records(records, step=step)
-    farthest = int(np.linalg.norm(vectors[:_PAIRS] - vectors[_PAIRS:], axis=1).argmax())
+    farthest = int(np.linalg.norm(vectors[:_PAIRS] - vectors[_PAIRS:], ord=order, axis=1).argmax())
     return records[[farthest, _PAIRS + farthest]]
 
 
-def _improved(workload: Workload, pair: Array, column: int, values: Array, step: float) -> tuple[float, Array]:
+def _improved(workload: Workload, pair: Array, column: int, values: Array, step: float, order: int) -> tuple[float, Array]:
     """The best two of ``values`` for one column of the pair, and the distance that they give."""
     sides = []
     for record in pair:
@@ -100,12 +105,16 @@ def _improved(workload: Workload, pair: Array, column: int, values: Array, step:
         varied[:, column] = values
         sides.append(workload.of_records(varied, step=step))
     first_vectors, second_vectors = sides
-    squares = (first_vectors**2).sum(axis=1)[:, None] + (second_vectors**2).sum(axis=1) - 2 * first_vectors @ second_vectors.T
-    first, second = np.unravel_index(int(squares.argmax()), squares.shape)
+    if order == 1:
+        apart = np.array([np.abs(vector - second_vectors).sum(axis=1) for vector in first_vectors])
+    else:
+        squares = [(vectors**2).sum(axis=1) for vectors in sides]
+        apart = squares[0][:, None] + squares[1] - 2 * first_vectors @ second_vectors.T
+    first, second = np.unravel_index(int(apart.argmax()), apart.shape)
     better = pair.copy()
     better[:, column] = values[first], values[second]
     # Once more without cancellation.
-    return float(np.linalg.norm(first_vectors[first] - second_vectors[second])), better
+    return float(np.linalg.norm(first_vectors[first] - second_vectors[second], ord=order)), better
 
 
 def candidates(column: Column, stream: BitStream) -> Array:
@@ -148,6 +157,7 @@ def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed
     for step in (0.0, _STEP):
         check_sensitivity(workload, restarts=2, seed=seed, step=step)
         _check_domain(workload, everybody, step)
+    check_sensitivity(workload, restarts=2, seed=seed, order=1)
     _check_decoding(workload, everybody, seed)
 
 
@@ -163,6 +173,8 @@ def check_feature(feature: Feature, records: Records) -> None:
         assert np.array_equal(alone[0], encoded[row]), f"{feature} of record {row} depends on other records"
         farthest = float(np.linalg.norm(encoded - encoded[row], axis=1).max())
         assert farthest <= feature.sensitivity * (1 + TOLERANCE), f"{feature} moves by {farthest:g}, not {feature.sensitivity:g}"
+        most = int(np.count_nonzero(encoded[row]))
+        assert most <= feature.most_nonzero, f"{feature} has {most} numbers that are not 0, and says {feature.most_nonzero}"
 
 
 def _check_domain(workload: Workload, records: Array, step: float) -> None:

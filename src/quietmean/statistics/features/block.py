@@ -161,6 +161,10 @@ class ColumnBlock(Feature):
     def length(self) -> float:
         return math.sqrt(self.presence_weight**2 + BLOCK_NORM)
 
+    @property
+    def most_nonzero(self) -> int:
+        return self.size if self.joint else BLOCK_SIZE
+
     def for_private_count(self) -> ColumnBlock:
         return replace(self, private=True)
 

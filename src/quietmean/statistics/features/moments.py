@@ -211,6 +211,10 @@ class Moments(Feature):
     def length(self) -> float:
         return math.sqrt(float(self.factors[0]) ** 2 + math.fsum(weight**2 for weight in self.weights))
 
+    @property
+    def most_nonzero(self) -> int:
+        return self.block
+
     def for_private_count(self) -> Moments:
         return replace(self, private=True)
 

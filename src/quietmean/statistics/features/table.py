@@ -240,6 +240,7 @@ class CellIndicators(Feature):
 
     sensitivity = math.sqrt(2)
     length = 1.0
+    most_nonzero = 1
 
     axes: tuple[Axis, ...]
 
@@ -358,6 +359,10 @@ class PrefixTable(Feature):
     def length(self) -> float:
         # The first column of the root is the longest: the others are parts of it.
         return math.sqrt(float((prefix_root(self.cells) ** 2).sum()))
+
+    @property
+    def most_nonzero(self) -> int:
+        return self.cells
 
     @property
     def domain(self) -> InputDomain:

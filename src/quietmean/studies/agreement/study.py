@@ -326,6 +326,7 @@ class StudyTerms(JointTerms):
             eavesdropping=self.eavesdropping,
             committee=committee,
             by_folder=self.by_folder,
+            l1=self.workload.l1,
         )
 
     @property
