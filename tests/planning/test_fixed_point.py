@@ -23,7 +23,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.privacy import Adversary
 from quietmean.protocols import Mechanism, get_protocol
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.mechanism import hidden_variance
@@ -174,7 +174,7 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
 @pytest.mark.slow
 def test_predicted_bytes() -> None:
     """Five others hear the release; each of four rounds has one message."""
-    options: tuple[dict[str, Any], ...] = ({"noise": NoiseKind.INSECURE_FLOAT64, "injection": "early"}, {"value_bits": 32})
+    options: tuple[dict[str, Any], ...] = ({"noise": NoiseNumbers.INSECURE_FLOAT64, "injection": "early"}, {"value_bits": 32})
     plain, short = (rank(TARGET, [IncA(rounds=4, **one)])[0].to_json() for one in options)
     assert plain["bytes_per_party"] - short["bytes_per_party"] == (4 + 5) * 3 * 4
     # Other executions are simulated for other noise.

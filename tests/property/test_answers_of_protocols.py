@@ -86,7 +86,7 @@ class Silenced(InsecurePopulationNoise):
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
         return np.zeros((len(pairs), dimension))
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         return np.zeros((self._parties, dimension), dtype=np.int64)
 
     def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:

@@ -20,7 +20,7 @@ from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.error import mutual_information
 from quietmean.protocols.consensus.spec import Deliveries
 from quietmean.protocols.consensus.transcript import short_transcript
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
 from quietmean.testing.strategies import executions
@@ -219,7 +219,7 @@ def test_the_figure_as_happened_is_at_most_the_one_a_priori(execution: Execution
         return
     protocol = execution.protocol
     assert isinstance(protocol, Consensus)
-    fields: dict[str, Any] = {"step": STEP, "dimension": 1, "noise": NoiseKind.DISCRETE}
+    fields: dict[str, Any] = {"step": STEP, "dimension": 1, "noise": NoiseNumbers.DISCRETE}
     silent = replace(execution, protocol=replace(protocol, **fields))
     promised = silent.a_priori(size, 1e-6).nats
     conversion = silent.terms(1e-6).conversion

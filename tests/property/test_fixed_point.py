@@ -30,7 +30,7 @@ from quietmean.core.grid import (
 from quietmean.core.party import Message, NoiseGroup, PartyId, PopulationNoise, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.push_sum import PushSumParty, next_online
@@ -117,7 +117,7 @@ def whole_executions(draw: st.DrawFn, step: float = ROOMY, max_parties: int = 7)
     execution = on_a_grid(draw, "inca", step, max_parties)
     inca = inca_of(execution)
     injection = inca.injection if isinstance(inca.injection, str) else "early"
-    whole = replace(inca, noise=NoiseKind.DISCRETE, value_bits=64, largest_value=0.0, dimension=2, injection=injection)
+    whole = replace(inca, noise=NoiseNumbers.DISCRETE, value_bits=64, largest_value=0.0, dimension=2, injection=injection)
     return replace(execution, protocol=whole)
 
 
@@ -382,7 +382,7 @@ def test_whole_changes_of_noise_make_the_changes_of_injections(
     count = data.draw(st.integers(1, rounds + 1 if finishes else rounds))
     kind = "early" if early else "incremental"
     fields: dict[str, Any] = {"sigma_star": 0.7, "sigma_delta": 1.9, "sigma_guard": 1.3 if guard else 0.0}
-    inca = IncA(rounds=rounds, injection=kind, noise=NoiseKind.DISCRETE, grid=2.0**-20, dimension=1, **fields)
+    inca = IncA(rounds=rounds, injection=kind, noise=NoiseNumbers.DISCRETE, grid=2.0**-20, dimension=1, **fields)
     shift = whole_shift(inca, count, finishes=finishes)
     assert shift.factor == (count if finishes and not early else 1)
     least = inverse_product(replace(inca, noise=None, grid=0.0), count, finishes=finishes)

@@ -17,7 +17,7 @@ from quietmean.planning import Target
 from quietmean.planning.accuracy import draw_estimates
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import EXCESS, GOPA, expected_left_over, kept_information, least_present, peer_design
 from quietmean.protocols.gopa.loss import conservative_mu
@@ -183,7 +183,7 @@ def test_predicted_error_is_that_of_executions() -> None:
     """Mean noise of 40 executions of the real schedule and dropouts, some of whose parties have too few partners: within 10 %."""
     for partners in (19, 9):
         target = Target(20, 1.0, DELTA, colluding=2, dropouts=0.2)
-        plan = calibrate(target, GOPA(partners=partners, noise=NoiseKind.INSECURE_FLOAT64))
+        plan = calibrate(target, GOPA(partners=partners, noise=NoiseNumbers.INSECURE_FLOAT64))
         protocol = plan.protocol
         assert isinstance(protocol, GOPA)
         estimates = draw_estimates(target, protocol.with_noise(1.0, 1.0), Seed.public("gopa estimates"), 40)

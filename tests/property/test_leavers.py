@@ -15,7 +15,7 @@ from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, mu_of_budget
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
@@ -31,7 +31,7 @@ PLACES = [(6, 1), *(pytest.param(parties, colluding, marks=pytest.mark.slow) for
 def planned(parties: int, colluding: int, gate: bool, injection: str, dropouts: float = 0.2) -> Plan:
     """In real numbers: bounds for whole ones are a little above, in certificate and promise alike."""
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=dropouts)
-    protocol = IncA(rounds=ROUNDS, injection=injection, noise=NoiseKind.INSECURE_FLOAT64)
+    protocol = IncA(rounds=ROUNDS, injection=injection, noise=NoiseNumbers.INSECURE_FLOAT64)
     return calibrate(target, protocol, trials=3 if gate else 0)
 
 

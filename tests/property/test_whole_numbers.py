@@ -36,7 +36,7 @@ class _Units(InsecureSilence):
     def __init__(self, party: PartyId, one: Address | None, asked: dict[Address, float]) -> None:
         self._party, self._one, self._asked = party, one, asked
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         return self._drawn((frozenset({self._party}), purpose, index), scale, dimension)
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:

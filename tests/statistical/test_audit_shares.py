@@ -91,8 +91,8 @@ class _Quieter(InsecureSilence):
     def __init__(self, noise: NoiseSource) -> None:
         self._noise = noise
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Any:
-        return self._noise.discrete(purpose, index, 0.8 * scale, dimension)
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Any:
+        return self._noise.discrete(purpose, index, 0.8 * scale, dimension, shares)
 
     def secret(self, purpose: str, index: int) -> bytes:
         return self._noise.secret(purpose, index)

@@ -51,8 +51,8 @@ class Halved(StackedNoise):
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Array:
         return super().shared_normal(pairs, purpose, index, dimension) / 2
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> NDArray[np.int64]:
-        return super().discrete(purpose, index, scale, dimension) // 2
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> NDArray[np.int64]:
+        return super().discrete(purpose, index, scale, dimension, shares) // 2
 
     def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Any:
         return super().shared_discrete(pairs, purpose, index, scale, dimension) // 2

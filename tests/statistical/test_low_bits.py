@@ -142,8 +142,8 @@ class Noted:
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return self._note(self._noise.shared_normal(other, purpose, index, dimension))
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        return self._note(self._noise.discrete(purpose, index, scale, dimension))
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        return self._note(self._noise.discrete(purpose, index, scale, dimension, shares))
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
         return self._note(self._noise.shared_discrete(other, purpose, index, scale, dimension))

@@ -99,7 +99,7 @@ class OwnNoise:
     def __init__(self, seed: Seed) -> None:
         self._seed = seed
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> NDArray[np.int64]:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> NDArray[np.int64]:
         return layered_gaussian(self._seed.derive(purpose, index), scale, dimension)
 
     def secret(self, purpose: str, index: int) -> bytes:

@@ -33,7 +33,7 @@ class Given(InsecureSilence):
     def __init__(self, party: PartyId, given: dict[Address, Units], asked: dict[Address, float]) -> None:
         self._party, self._given, self._asked = party, given, asked
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         self._asked[self._party, str(purpose), index] = scale
         return self._given.get((self._party, str(purpose), index), np.zeros(dimension, dtype=np.int64))
 

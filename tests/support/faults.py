@@ -136,8 +136,10 @@ class _RunNoise:
         drawn = [self.party(one).shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
         return np.array(drawn).reshape(len(pairs), dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        return np.stack([self.party(party).discrete(purpose, index, scale, dimension) for party in range(len(self._seeds))])
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        return np.stack(
+            [self.party(party).discrete(purpose, index, scale, dimension, shares) for party in range(len(self._seeds))]
+        )
 
     def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
         drawn = [self.party(one).shared_discrete(other, purpose, index, scale, dimension) for one, other in pairs.tolist()]

@@ -59,7 +59,7 @@ class _BasisSource:
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return self.noise.term(frozenset({self.own, other}), purpose, index, dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         raise AssertionError("whole numbers have no basis vectors: run a plan with noise in float64")
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:

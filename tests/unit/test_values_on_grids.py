@@ -19,7 +19,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, configure, get_protocol
-from quietmean.protocols.discrete import DiscreteNoise, NoiseKind, choose_step
+from quietmean.protocols.discrete import DiscreteNoise, NoiseNumbers, choose_step
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.traits import Traits
 from quietmean.randomness import Seed
@@ -89,7 +89,7 @@ def test_plans_are_on_a_grid_that_stands_in_them(name: str) -> None:
     assert Plan.from_json(plan.to_json()).digest == plan.digest
     floats = planned(name, noise="insecure-float64")
     assert floats.value_step == 0.0
-    assert floats.to_json()["parameters"]["noise"] == NoiseKind.INSECURE_FLOAT64
+    assert floats.to_json()["parameters"]["noise"] == NoiseNumbers.INSECURE_FLOAT64
     assert "grid" not in floats.to_json()["parameters"]
 
 

@@ -32,9 +32,10 @@ class APriori:
 
     ``mu``: of the worst-off party; infinite where nothing bounds it. ``enforced_by``: why every history keeps it, one clause.
     ``beta`` and ``tv``: the additive columns of what a ledger reserves (see :mod:`quietmean.privacy.charge`). ``pure``:
-    epsilon at a delta of 0, where the guarantee is of that kind; it holds beside ``mu``, which composes. ``nats``: mutual
-    information of a coordinate of a value with the view, for independent normal values whose standard deviation is half the
-    range; infinite where nothing bounds it.
+    epsilon at a delta of 0 but for ``tv``, where the guarantee is of that kind; it holds beside ``mu``, which composes. ``rho``:
+    the largest Renyi divergence over its order, where it is known apart from these. ``nats``: mutual information of a coordinate
+    of a value with the view, for independent normal values whose standard deviation is half the range; infinite where nothing
+    bounds it.
     """
 
     mu: float
@@ -43,6 +44,7 @@ class APriori:
     tv: float = 0.0
     pure: float = np.inf
     nats: float = np.inf
+    rho: float = np.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,11 @@ class NoiseSource(Protocol):
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         """Standard Gaussian noise that ``other`` draws as well, shape (d,)."""
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Discrete Gaussian noise N_Z(0, v), v >= scale^2: whole steps of a grid, shape (d,)."""
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        """Discrete Gaussian noise N_Z(0, v), v >= scale^2: whole steps of a grid, shape (d,).
+
+        With ``shares`` = k above 0 one share of discrete Laplace noise of this scale, of which k together are it.
+        """
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Discrete Gaussian noise that ``other`` draws as well, shape (d,)."""
@@ -144,8 +147,8 @@ class PopulationNoise(Protocol):
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
         """Row m is the noise that the two parties ``pairs[m]`` share. Pairs (M, 2), smaller number first; result (M, d)."""
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Discrete Gaussian noise of all parties, shape (n, d)."""
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        """Discrete Gaussian noise of all parties, or their shares of Laplace noise, shape (n, d)."""
 
     def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Discrete Gaussian noise that pairs (M, 2) of parties share, as :meth:`shared_normal`: shape (M, d)."""

@@ -100,7 +100,7 @@ def stated_law(execution: Execution) -> NoiseLaw:
     Of other noise that variance is the law's and what rounding adds.
     """
     used = execution.in_result
-    of_sum = used.protocol.noise_law(used.schedule, used.trace)
+    of_sum = used.protocol.traits.checks.noise_law(used.protocol, int(used.contributors().sum()))
     if of_sum is None:
         return NoiseLaw(NoiseKind.GAUSSIAN, math.sqrt(stated_variance(execution)))
     return of_sum.times(1.0 / used.counted_weight())

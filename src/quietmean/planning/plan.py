@@ -329,7 +329,7 @@ class Plan:
     @property
     def epsilon_a_priori(self) -> float:
         """What any execution costs at most, against any coalition of the planned size, at the target's delta; rounded up."""
-        return min(self.charge.epsilon(self.target.delta), self.a_priori.pure)
+        return self.charge.epsilon(self.target.delta)
 
     @property
     def nats_kept(self) -> str | None:

@@ -88,7 +88,7 @@ class CertificateTerms:
 
     def charge(self, mu: float) -> Charge:
         """What a ledger is charged for a party of this ``mu``, one that adds up with other studies."""
-        return Charge(mu, self.conversion.beta, self.conversion.tv)
+        return self.conversion.charge(mu)
 
     def epsilon(self, mu: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""

@@ -186,7 +186,7 @@ class Charge:
     @classmethod
     def promised(cls, bound: APriori) -> Self:
         """What is reserved for a study before it starts."""
-        return cls(bound.mu, bound.beta, bound.tv, pure=bound.pure)
+        return cls(bound.mu, bound.beta, bound.tv, bound.rho, bound.pure)
 
     @property
     def bounded(self) -> bool:
@@ -199,13 +199,18 @@ class Charge:
 
     def delta(self, epsilon: float) -> float:
         """The least delta at ``epsilon`` that is shown; rounded up. Raises :class:`InputError` for an impossible epsilon."""
-        return min(1.0, _up(Fraction(delta_of_mu(self.mu, epsilon)) + self.additive(epsilon)))
+        curve = 0.0 if epsilon >= self.pure else delta_of_mu(self.mu, epsilon)
+        return min(1.0, _up(Fraction(curve) + self.additive(epsilon)))
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon at ``delta`` that is shown; infinite if none is. Rounded up.
 
         Raises :class:`InputError` unless 0 < delta < 1.
         """
+        by_curve = self._by_curve(delta)
+        return self.pure if self.pure < by_curve and self.delta(self.pure) <= delta else by_curve
+
+    def _by_curve(self, delta: float) -> float:
         # From below, as e^epsilon grows with epsilon; the least solution is never passed.
         epsilon = 0.0
         while True:

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -35,12 +37,14 @@ from quietmean.core.assumptions import Assumption, Key, drawn_nearly
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import REPLACED
 from quietmean.core.errors import InputError
+from quietmean.core.lazy import special
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.mutual_information import of_noisy_value
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION as DISCRETE_VARIATION
+from quietmean.randomness.laplace_shares import TOTAL_VARIATION as LAPLACE_VARIATION
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 if TYPE_CHECKING:
@@ -58,6 +62,9 @@ _FREQUENCIES = np.arange(1.0, 8.0) ** 2
 # Beyond this x(u) is too large for the bound.
 _LARGEST_EXCESS = 0.5
 _LARGEST_EXPONENT = 700.0
+# The relative error of the sums of one share's probabilities, at most; and the scales that they reach to, besides the change.
+_SUMMED = 1e-9
+_REACH = 60
 
 
 def smoothing(variance: float) -> float:
@@ -112,6 +119,39 @@ def discrete_charge(
     return Charge(dominating_mu(variance, sensitivity, unknown), min(1.0, beta), tv)
 
 
+def laplace_charge(
+    scale: float, steps: int, coordinates: int, *, shares: int, unknown: int, drawn: int, sampler: float = LAPLACE_VARIATION
+) -> Charge:
+    """The charge of a released sum in which each of ``drawn`` parties has a share of discrete Laplace noise of this ``scale``.
+
+    ``shares`` = k of them are that noise, and more are it and independent noise. ``unknown``: how many who looks does not know.
+    From k on that hides a change of L1 norm ``steps`` of whole numbers as they are added up. Fewer count as one share (see
+    :func:`epsilon_of_share`). ``sampler``: total variation distance of one number drawn; at ``coordinates`` of each party.
+    """
+    tv = min(1.0, sampler * coordinates * drawn * (1 + _SLACK))
+    if unknown >= shares:
+        return Charge.of_laplace(steps, scale, tv=tv)
+    return replace(Charge.of_mechanism(epsilon_of_share(scale, steps, coordinates, shares)), tv=tv)
+
+
+@lru_cache(maxsize=64)
+def epsilon_of_share(scale: float, steps: int, coordinates: int, shares: int) -> float:
+    """Pure epsilon of one of k ``shares`` on whole numbers that change by L1 norm ``steps`` together; rounded up.
+
+    P(X - Y = j), X and Y negative binomial of shape 1/k <= 1, is a mixture of geometric sequences in |j|, so log-convex there. So
+    the worst output is one without noise, and the worst change is spread evenly: with p(j) = P(X - Y = j) over c coordinates it
+    is c ln(p(0) / p(ceil(steps / c))), c = min(coordinates, steps). About epsilon + ln(k scale): it grows as the grid gets finer.
+    """
+    changed = min(coordinates, steps)
+    each = -(-steps // changed)
+    # ln P(X = n), but for what all have in common.
+    shape, numbers = 1 / shares, np.arange(math.ceil(_REACH * scale) + each + 1.0)
+    logs = special.gammaln(numbers + shape) - special.gammaln(numbers + 1) - numbers / scale
+    # What lies beyond is less than the relative error of these sums.
+    here, there = (float(special.logsumexp(logs[apart:] + logs[: logs.size - apart])) for apart in (0, each))
+    return changed * (here - there) * (1 + _SUMMED) + _SUMMED
+
+
 def discrete_delta(mu: float, eta: float, epsilon: float, *, beta: float = 0.0, sampled: float = 0.0) -> float:
     """delta at ``epsilon`` of what is ``mu``-GDP up to factors e^(+-``eta``): e^eta delta(mu, epsilon - 2 eta) and the rest.
 
@@ -159,7 +199,8 @@ class LossConversion:
     the charge counts and what not, one clause each. ``tv`` is the distance of the program from the mechanism that mu describes,
     over all its draws: (1 + e^epsilon) times that is part of every delta. ``coalition``: who colludes, in words, where also some
     who are no parties of the execution do; everybody together then opens everything. ``coordinates``: of a party's value; None
-    where no figure asks for it, or it is not known.
+    where no figure asks for it, or it is not known. ``stated``: the charges that a party may have where mu is not all that is
+    known of it, as with pure epsilon.
     """
 
     kind: ClassVar[str] = EXACT
@@ -172,6 +213,7 @@ class LossConversion:
     tv: float = 0.0
     coalition: str | None = None
     coordinates: int | None = None
+    stated: tuple[Charge, ...] = ()
     charge_notes: tuple[str, ...] = ("mu in real arithmetic: what floating-point noise gives away besides is in no column",)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
@@ -207,8 +249,14 @@ class LossConversion:
         """What is promised where ``mu`` bounds the view of every coalition in every history, in real numbers."""
         return APriori(float(self.mu_against_any(0, np.array([mu]), 0.0)[0]), enforced_by, self.beta, self.tv)
 
+    def charge(self, mu: float) -> Charge:
+        """What a ledger is charged for a party of this ``mu``: as one of :attr:`stated`, or by mu alone."""
+        return next((stated for stated in self.stated if stated.mu == mu), Charge(mu, self.beta, self.tv))
+
     def epsilon(self, mu: float, delta: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""
+        if self.stated and mu > 0:
+            return self.charge(mu).epsilon(delta)
         remaining, epsilon = delta, epsilon_of_mu(mu, delta)
         # A larger epsilon costs more of delta: the fixed point from below.
         while math.isfinite(epsilon) and self.delta(mu, epsilon) > delta:
@@ -220,6 +268,8 @@ class LossConversion:
 
     def delta(self, mu: float, epsilon: float) -> float:
         """The least delta that is shown at ``epsilon``; rounded up."""
+        if self.stated and mu > 0:
+            return self.charge(mu).delta(epsilon)
         return min(1.0, delta_of_mu(mu, epsilon) + self._sampled(epsilon))
 
     def _sampled(self, epsilon: float) -> float:
@@ -228,6 +278,8 @@ class LossConversion:
 
     def group_epsilon(self, mu: float, times: float, delta: float) -> float:
         """What is shown at ``delta`` if the value may change ``times`` as much, at least once; rounded up."""
+        if self.stated and mu > 0:
+            return self.charge(mu).of_group(math.ceil(times)).epsilon(delta)
         return self.epsilon(times * mu, delta)
 
 

@@ -41,7 +41,7 @@ _REACH = 16.0
 _ROUNDED_UP = 1.0 + 1e-10
 
 
-class NoiseKind(StrEnum):
+class NoiseNumbers(StrEnum):
     """``discrete``: whole numbers on a public grid. ``insecure-float64``: what low bits reveal is not accounted for."""
 
     DISCRETE = "discrete"
@@ -71,7 +71,7 @@ class DiscreteNoise(Configured, ABC):
 
     TRAITS: ClassVar[Traits]
 
-    noise: NoiseKind | None = parameter(
+    noise: NoiseNumbers | None = parameter(
         None, help="discrete by default; insecure-float64 for noise whose low bits are not accounted for", option=True
     )
     step: float = parameter(
@@ -93,7 +93,7 @@ class DiscreteNoise(Configured, ABC):
             if self.dimension is not None:
                 raise InputError(f"dimension is {self.dimension}, but only a grid uses it. Leave dimension out.")
             return
-        if self.noise == NoiseKind.INSECURE_FLOAT64:
+        if self.noise == NoiseNumbers.INSECURE_FLOAT64:
             raise InputError(f"grid is {self.step:g} but noise is {self.noise}. Leave one of the two out.")
         check_step(self.step)
         if self.dimension is None:
@@ -111,7 +111,7 @@ class DiscreteNoise(Configured, ABC):
     def on_grid(self, target: Target, deviations: Sequence[float]) -> dict[str, Any]:
         """The fields ``step`` and ``dimension`` for noise of these ``deviations``; none of them without discrete noise."""
         used = [deviation for deviation in deviations if deviation]
-        if self.noise == NoiseKind.INSECURE_FLOAT64 or not used:
+        if self.noise == NoiseNumbers.INSECURE_FLOAT64 or not used:
             return {}
         return {"step": choose_step(min(used), max(used), target.parties), "dimension": target.dimension}
 

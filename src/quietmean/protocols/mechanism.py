@@ -17,7 +17,6 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure, named
 from quietmean.core.grid import REAL, Numbers
 from quietmean.core.keywords import python_call
-from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, filled, parameters_of, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -199,10 +198,6 @@ class Mechanism(Configured, ABC):
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
         """Variance per coordinate of the noise in the result, at most, if it does not follow from the transcript. Else None."""
-        return None
-
-    def noise_law(self, schedule: Schedule, trace: ExecutionTrace) -> NoiseLaw | None:
-        """The law of the noise in each coordinate of the sum of all releases, in units of values; None where it is Gaussian."""
         return None
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:

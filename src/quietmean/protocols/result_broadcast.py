@@ -19,7 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.core.schema import refuse_unknown, require_known
 from quietmean.graphs import make_schedule
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 from quietmean.protocols.fields import optional_field
 from quietmean.protocols.push_sum import PushSumParty
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
@@ -95,7 +95,7 @@ class ResultBroadcast:
             sigma_delta=0.0,
             schedule="uniform",
             out_degree=self.out_degree,
-            noise=NoiseKind.DISCRETE if grid else None,
+            noise=NoiseNumbers.DISCRETE if grid else None,
             grid=grid,
         )
         own = release or Release(_zeros(dimension), 0.0)

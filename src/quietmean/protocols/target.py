@@ -184,6 +184,13 @@ class Target:
             raise InputError(f"nats are about a party's whole value, and the unit is {self.unit}. Choose unit party.")
 
     @property
+    def l1_change(self) -> float:
+        """The L1 change that Laplace noise has to hide. Raises :class:`InputError` where nothing is known of it."""
+        if self.l1 is None and self.dimension > 1:
+            raise InputError("noise is laplace, but what one unit changes in L1 norm is not known here. Leave noise out.")
+        return self.sensitivity if self.l1 is None else self.l1
+
+    @property
     def prior_sd(self) -> float:
         """The standard deviation of values that :attr:`nats` are about: see :func:`~quietmean.core.domain.half_range`."""
         return half_range(self.sensitivity)

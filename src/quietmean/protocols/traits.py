@@ -13,6 +13,7 @@ from quietmean.core.assumptions import Assumption
 from quietmean.core.domain import GAUSSIAN_GUARANTEE
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.literature import Publication
@@ -115,6 +116,7 @@ class Checks:
     how many ``sums`` came, how many are ``needed``, and how many wrong ones would have been noticed for certain,
     ``lies_excluded``.
     ``unnoticed``: what nobody notices of a member that lies, in sentences.
+    ``noise_law``: of each coordinate of the sum of so many inputs, in units of values, by (protocol, inputs); None: Gaussian.
     ``weights_are_agreed``: whose values are in a result is agreed on, and so is its weight, also where releases are not public.
     """
 
@@ -128,6 +130,7 @@ class Checks:
     by: Mapping[str, int] | None = None
     unnoticed: tuple[str, ...] = ()
     weights_are_agreed: bool = False
+    noise_law: Callable[[Any, int], NoiseLaw | None] = lambda protocol, inputs: None
 
 
 def unit_cube(protocol: Any, target: Target) -> InputDomain:

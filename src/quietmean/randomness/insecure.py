@@ -8,6 +8,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
+from quietmean.randomness.laplace_shares import LaplaceStream
 from quietmean.randomness.layered_gaussian import layered_gaussian
 from quietmean.randomness.noise import ExchangeKey, StackedNoise
 from quietmean.randomness.stream import SEED_BYTES, BitStream, Seed
@@ -56,8 +57,11 @@ class InsecurePopulationNoise:
             values[run] = stream.standard_normal((len(run), 2 * blocks_per_pair))
         return values[:, :dimension]
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Discrete Gaussian noise, shape (n, d). At scales of 2**12 and more :meth:`normal` noise, rounded to whole numbers."""
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        """Discrete noise, shape (n, d). A Gaussian of scale 2**12 or more is :meth:`normal` noise, rounded to whole numbers."""
+        if shares:
+            stream = LaplaceStream(self._seed.derive("Laplace", purpose, index), scale, shares)
+            return stream.next(self._parties * dimension).reshape(self._parties, dimension)
         if scale >= _ROUNDED_FROM:
             return _rounded(self.normal(purpose, index, dimension) * scale)
         seed = self._seed.derive("discrete", purpose, index)
@@ -97,8 +101,8 @@ class _OneRow:
         row: Vector = self._population.shared_normal(pair, purpose, index, dimension)[0]
         return row
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        row: Units = self._population.discrete(purpose, index, scale, dimension)[self._party]
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        row: Units = self._population.discrete(purpose, index, scale, dimension, shares)[self._party]
         return row
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
@@ -127,7 +131,7 @@ class InsecureSilence:
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return np.zeros(dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         return np.zeros(dimension, dtype=np.int64)
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
@@ -150,7 +154,7 @@ class InsecureSilentPopulation:
         """Zeros of shape (M, d), for pairs of shape (M, 2)."""
         return np.zeros((len(pairs), dimension))
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         return np.zeros((self._parties, dimension), dtype=np.int64)
 
     def shared_discrete(self, pairs: Ints, purpose: str, index: int, scale: float, dimension: int) -> Units:

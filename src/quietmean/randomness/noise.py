@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
+from quietmean.randomness.laplace_shares import LaplaceStream
 from quietmean.randomness.layered_gaussian import LayeredStream, layered_gaussian
 from quietmean.randomness.stream import SEED_BYTES, BitStream, Seed
 
@@ -65,14 +66,16 @@ def no_shared_seed(other: PartyId) -> Seed:
     raise ValueError(f"no key was agreed with party {other}")
 
 
-def discrete_pieces(noise: NoiseSource, purpose: str, index: int, scale: float, sizes: Iterable[int]) -> Iterator[Units]:
+def discrete_pieces(
+    noise: NoiseSource, purpose: str, index: int, scale: float, sizes: Iterable[int], shares: int = 0
+) -> Iterator[Units]:
     """The first values of ``noise.discrete`` in pieces of these ``sizes``; made one by one where the source can."""
     if isinstance(noise, SecureNoise):
-        stream = noise.discrete_stream(purpose, index, scale)
+        stream = noise.discrete_stream(purpose, index, scale, shares)
         yield from (stream.next(size) for size in sizes)
         return
     sizes_left = list(sizes)
-    yield from np.split(noise.discrete(purpose, index, scale, sum(sizes_left)), np.cumsum(sizes_left)[:-1])
+    yield from np.split(noise.discrete(purpose, index, scale, sum(sizes_left), shares), np.cumsum(sizes_left)[:-1])
 
 
 class SecureNoise:
@@ -93,12 +96,17 @@ class SecureNoise:
         """Independent N(0, 1) values, shape (d,), that ``other`` draws as well."""
         return BitStream(self._shared_seed(other).derive("shared noise", purpose, index)).standard_normal(dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Independent values of N_Z(0, v), shape (d,): see :mod:`quietmean.randomness.layered_gaussian`."""
-        return self.discrete_stream(purpose, index, scale).next(dimension)
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        """Independent values of N_Z(0, v), shape (d,): see :mod:`quietmean.randomness.layered_gaussian`.
 
-    def discrete_stream(self, purpose: str, index: int, scale: float) -> LayeredStream:
+        With ``shares`` those of :mod:`quietmean.randomness.laplace_shares`.
+        """
+        return self.discrete_stream(purpose, index, scale, shares).next(dimension)
+
+    def discrete_stream(self, purpose: str, index: int, scale: float, shares: int = 0) -> LayeredStream | LaplaceStream:
         """Return a stream of the discrete noise, to be read a piece at a time."""
+        if shares:
+            return LaplaceStream(self._seed.derive("Laplace noise", purpose, index), scale, shares)
         return LayeredStream(self._seed.derive("discrete noise", purpose, index), scale)
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
@@ -133,8 +141,8 @@ class StackedNoise:
         drawn = [self._sources[one].shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
         return np.array(drawn).reshape(len(pairs), dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        return np.stack([source.discrete(purpose, index, scale, dimension) for source in self._sources])
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        return np.stack([source.discrete(purpose, index, scale, dimension, shares) for source in self._sources])
 
     def shared_discrete(self, pairs: Ints, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Discrete Gaussian noise that pairs of shape (M, 2) share, shape (M, d)."""

@@ -311,9 +311,9 @@ class _KeptNoise(InsecureSilentPopulation):
         kept = purpose == NoiseGroup.INDEPENDENT
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension)
-        return self._noise.discrete(purpose, index, scale, dimension) if kept else zeros
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension, shares)
+        return self._noise.discrete(purpose, index, scale, dimension, shares) if kept else zeros
 
     def party(self, party: PartyId) -> NoiseSource:
         return _KeptNoiseOfOne(self._noise.party(party))
@@ -327,9 +327,9 @@ class _KeptNoiseOfOne(InsecureSilence):
         kept = purpose == NoiseGroup.INDEPENDENT
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension)
-        return self._noise.discrete(purpose, index, scale, dimension) if kept else zeros
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
+        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension, shares)
+        return self._noise.discrete(purpose, index, scale, dimension, shares) if kept else zeros
 
 
 def _everyone_finishes(execution: Execution) -> Execution:

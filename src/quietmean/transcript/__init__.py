@@ -318,7 +318,7 @@ class SymbolicNoise:
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return self._symbol((min(self._party, other), max(self._party, other)), purpose, index)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         raise TypeError("whole numbers cannot be traced: a traced party computes with real numbers")
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:

@@ -173,7 +173,7 @@ class _NoNoise:
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return np.zeros(dimension)
 
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int, shares: int = 0) -> Units:
         return np.zeros(dimension, dtype=np.int64)
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:

@@ -22,7 +22,7 @@ from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.privacy import REAL_ARITHMETIC, Adversary, GridLossConversion, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols import literature
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 from quietmean.protocols.mechanism import Mechanism, is_private
 from quietmean.protocols.push_sum import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.push_sum.fixed_point import (
@@ -174,14 +174,14 @@ def _worst_coalition(parameters: PushSumParameters, schedule: Schedule, *of: Any
 def _alternatives(protocol: IncA, target: Target) -> list[IncA]:
     if protocol.rounds is OPEN and not isinstance(protocol.injection, Injection):
         return [filled(protocol, rounds=rounds) for rounds in protocol._rounds_to_try(target)]
-    if protocol.injection is OPEN and protocol.noise != NoiseKind.INSECURE_FLOAT64 and target.parties <= MOST_EARLY:
+    if protocol.injection is OPEN and protocol.noise != NoiseNumbers.INSECURE_FLOAT64 and target.parties <= MOST_EARLY:
         return [filled(protocol, injection=injection) for injection in ("early", "incremental")]
     return []
 
 
 def _finalised(protocol: IncA, target: Target) -> IncA:
     """The parameters on a grid, with as much more noise as whole numbers need."""
-    if protocol.noise == NoiseKind.INSECURE_FLOAT64:
+    if protocol.noise == NoiseNumbers.INSECURE_FLOAT64:
         if protocol.value_bits == 64:
             return protocol
         grid, largest = choose_grid(protocol, target)
@@ -232,7 +232,7 @@ class IncA(PushSumParameters, Mechanism):
     )
 
     def defaults(self, target: Target) -> dict[str, Any]:
-        given, discrete = self.injection, self.noise != NoiseKind.INSECURE_FLOAT64
+        given, discrete = self.injection, self.noise != NoiseNumbers.INSECURE_FLOAT64
         if isinstance(given, Injection) and discrete and not given.portions:
             replace(self, rounds=given.rounds).require_whole()
         # In whole numbers values that are injected at once need no finer steps than the noise.

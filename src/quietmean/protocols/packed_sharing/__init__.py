@@ -18,6 +18,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import REPLACED
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.noise_law import NoiseKind, NoiseLaw
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Units, Vector
 from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -66,7 +67,7 @@ def opened_sum(
 
     ``values`` have shape (n, d), ``weights`` (n,).
     """
-    drawn = noise.discrete(NoiseGroup.INDEPENDENT, 0, parameters.scale, values.shape[1])
+    drawn = noise.discrete(NoiseGroup.INDEPENDENT, 0, parameters.scale, values.shape[1], parameters.shares)
     total = drawn[inputs].sum(axis=0)
     for party in np.nonzero(inputs)[0].tolist():
         seed = Seed(noise.party(party).secret("rounding", 0))
@@ -139,6 +140,10 @@ def _fitted(protocol: PackedSharing, values: Vector, weights: Array) -> Vector:
     return values[:, np.arange(protocol.dimension) % values.shape[1]]
 
 
+def _noise_law(protocol: PackedSharing, inputs: int) -> NoiseLaw | None:
+    return protocol.law(inputs)
+
+
 def _rounding_step(protocol: PackedSharing) -> float:
     return protocol.step
 
@@ -178,7 +183,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         inputs=AcceptedValues(input_domain, value_region, _fitted, planned_for=_planned_for),
         planning=Planning(noise_variance=_noise_variance, figures=lambda protocol, target: dict(figures(protocol, target))),
         # Whose inputs are in the sum is agreed on.
-        checks=Checks(rounding_step=_rounding_step, weights_are_agreed=True),
+        checks=Checks(rounding_step=_rounding_step, weights_are_agreed=True, noise_law=_noise_law),
     )
 
     @cached_property
@@ -192,7 +197,13 @@ class PackedSharing(PackedSharingParameters, Mechanism):
             _ATTENDANCE,
         )
         checks = replace(self.TRAITS.checks, by=self._checked_by, unnoticed=self._unnoticed)
-        return replace(self.TRAITS, assumptions=assumptions, checks=checks, largest_weight=self.largest_weight)
+        return replace(
+            self.TRAITS,
+            assumptions=assumptions,
+            checks=checks,
+            largest_weight=self.largest_weight,
+            gaussian_noise=self.noise == NoiseKind.GAUSSIAN,
+        )
 
     @property
     def _checked_by(self) -> Mapping[str, int] | None:
@@ -260,7 +271,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
     # --- privacy ---
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        return sum_transcript(schedule, self.contributors(schedule, trace), self.sigma)
+        return sum_transcript(schedule, self.contributors(schedule, trace), self.deviation)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.packed_sharing.encoding import PackedLossConversion

@@ -10,6 +10,7 @@ from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.noise_law import NoiseKind
 from quietmean.core.schema import OPEN, given_value
 from quietmean.protocols.packed_sharing.ballots import ballots_needed
 from quietmean.protocols.packed_sharing.encoding import (
@@ -228,11 +229,12 @@ def designed(requested: Settings, target: Target, largest: float | None = None) 
     shape = _shaped(requested, target, target.sensitivity if largest is None else largest)
     parameters = _of_less_error(shape, target) if requested.prime is OPEN else _settled(shape, target)
     noise, lost = expected_error(target, parameters.minimum, parameters.party_variance)
+    laplace = ", together Laplace noise" if parameters.shares else ""
     certificate = (
         f"by formula, against any coalition of {target.colluding}, which may do anything. "
         f"A sum of {parameters.minimum} inputs or more has {parameters.minimum - target.colluding} noises that it does not know "
-        "(upper bound). It is assumed that AES-256 gives true random numbers. There are too few inputs with a chance of "
-        f"{chance_of_fewer(target, parameters.minimum):.1g}"
+        f"(upper bound{laplace}). It is assumed that AES-256 gives true random numbers. There are too few inputs with a "
+        f"chance of {chance_of_fewer(target, parameters.minimum):.1g}"
     )
     return parameters, noise, lost, certificate
 
@@ -277,6 +279,7 @@ def _shaped(requested: Settings, target: Target, largest: float) -> Settings:
         clip=in_box if region == BOX else half if region == BALL else largest,
         largest_weight=given_value(requested.largest_weight, weight),
         dimension=target.dimension,
+        l1=target.l1_change if requested.noise == NoiseKind.LAPLACE else None,
     )
     guess = replace(
         shaped,
@@ -309,7 +312,8 @@ def _settled(shape: Settings, target: Target) -> Settings:
     is_open = shape.largest_weight is OPEN
     # Whether a party is one unit decides what rounding costs; the room is for the weight that is known, or for a usual one.
     unit = replace(shape, largest_weight=2.0) if is_open else shape
-    mu = least_mu(target, shares_distance(unit, target.parties))
+    is_laplace = shape.noise == NoiseKind.LAPLACE
+    mu = math.inf if is_laplace else least_mu(target, shares_distance(unit, target.parties))
 
     def made(fineness: int, weight: float) -> Settings:
         return replace(on_grid(unit, target, mu, fineness), largest_weight=weight)

@@ -14,6 +14,7 @@ from quietmean.core.assumptions import Assumption, Key, drawn_nearly
 from quietmean.core.bounds import APriori, round_up
 from quietmean.core.errors import InputError
 from quietmean.core.grid import from_units
+from quietmean.core.noise_law import NoiseKind
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Units, Vector
 from quietmean.core.readable import count_of
 from quietmean.graphs import Schedule, everybody
@@ -25,7 +26,7 @@ from quietmean.protocols.packed_sharing.packing import reduction_distance, words
 from quietmean.protocols.packed_sharing.spec import BALL, BOX, PackedSharingParameters
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import check_weight
-from quietmean.randomness import BitStream, Seed, discrete_pieces
+from quietmean.randomness import BitStream, Seed, discrete_pieces, laplace_shares
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # A margin for float64 rounding before values are rounded to steps.
 _ROUNDING_SLACK = 1e-9
+# The largest change in whole steps that is counted.
+_LARGEST_CHANGE = 2.0**52
 
 
 def rounded_sensitivity(parameters: PackedSharingParameters, sensitivity: float) -> float:
@@ -51,17 +54,44 @@ def rounded_sensitivity(parameters: PackedSharingParameters, sensitivity: float)
     return min(certain, 2 * conditional_norm(reach, parameters.dimension, 1.0) * (1 + _ROUNDING_SLACK))
 
 
+def rounded_l1(parameters: PackedSharingParameters, l1: float) -> int:
+    """L1 change in steps of a party's rounded value if the value changes by ``l1`` in L1 norm: for certain, in a box.
+
+    A coordinate that changes by a is rounded with the same random bits, to whole numbers that differ by a + 1 at most. Raises
+    :class:`InputError` for a step that is too fine.
+    """
+    change = l1 / parameters.step * (1 + _ROUNDING_SLACK)
+    if not change < _LARGEST_CHANGE:
+        raise InputError(f"a step of {parameters.step:g} is too fine for a change of {l1:g}. Raise it.")
+    certain = math.floor(change) + parameters.dimension
+    if parameters.one_unit and parameters.region == BOX:
+        reach = parameters.largest_weight * parameters.clip / parameters.step
+        return min(certain, 2 * math.ceil(reach) * parameters.dimension)
+    return certain
+
+
 def charge(parameters: PackedSharingParameters, sensitivity: float, parties: int, unknown: int) -> Charge:
     """The charge of a study of ``parties`` in which ``unknown`` honest parties' noise hides a change by ``sensitivity``."""
     # Imported here since it takes long, and running parties do not need it.
-    from quietmean.privacy.charge import Charge
-    from quietmean.privacy.loss import discrete_charge
+    from quietmean.privacy.loss import discrete_charge, laplace_charge
 
-    change = rounded_sensitivity(parameters, sensitivity)
-    of_noise = discrete_charge(
-        parameters.scale**2, change, parameters.dimension, unknown=unknown, drawn=parties, sampler=TOTAL_VARIATION
-    )
-    return Charge(of_noise.mu, of_noise.beta, min(1.0, of_noise.tv + shares_distance(parameters, parties)))
+    if parameters.shares:
+        steps = rounded_l1(parameters, stated_l1(parameters, sensitivity))
+        of_noise = laplace_charge(
+            parameters.scale, steps, parameters.dimension, shares=parameters.shares, unknown=unknown, drawn=parties
+        )
+    else:
+        change = rounded_sensitivity(parameters, sensitivity)
+        of_noise = discrete_charge(
+            parameters.scale**2, change, parameters.dimension, unknown=unknown, drawn=parties, sampler=TOTAL_VARIATION
+        )
+    return replace(of_noise, tv=min(1.0, of_noise.tv + shares_distance(parameters, parties)))
+
+
+def stated_l1(parameters: PackedSharingParameters, sensitivity: float) -> float:
+    """The L1 change of a value that changes by this L2 ``sensitivity``: as the parameters state it, unless it is beyond that."""
+    stated = parameters.l1 or 0.0
+    return stated if sensitivity <= stated * (1 + _ROUNDING_SLACK) else sensitivity * math.sqrt(parameters.dimension)
 
 
 def shares_distance(parameters: PackedSharingParameters, parties: int) -> float:
@@ -92,12 +122,20 @@ class PackedLossConversion(LossConversion):
     def __init__(self, parameters: PackedSharingParameters, counted: Mask) -> None:
         self._parameters, self._counted, self._parties = parameters, counted, len(counted)
         self._known = bool(counted.any())
+        laplace = parameters.shares
         self.tv = charge(parameters, 1.0, self._parties, 1).tv
+        if laplace:
+            stated = stated_l1(parameters, 0.0)
+            self.stated = tuple(charge(parameters, stated, self._parties, unknown) for unknown in (laplace, 1))
+        adds = (
+            f"a share of noise, {laplace} of which are discrete Laplace noise of scale {parameters.sigma:.6g}"
+            if laplace
+            else f"noise of standard deviation {parameters.sigma:.6g} (discrete Gaussian)"
+        )
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Each party adds noise of standard deviation {parameters.sigma:.6g} (discrete Gaussian). "
-                "The figures count only noise that colluding parties do not know, and include rounding.",
+                f"Each party adds {adds}. The figures count only noise that colluding parties do not know, and include rounding.",
             ),
             Assumption(
                 Key.HISTORY,
@@ -107,7 +145,12 @@ class PackedLossConversion(LossConversion):
             ),
             drawn_nearly(self.tv),
         )
-        self.charge_notes = (f"tv {self.tv:.2g} for the sampler, for random points, and for noise as rounded Gaussian noise",)
+        counted_in = (
+            "for the sampler and random points"
+            if laplace
+            else "for the sampler, for random points, and for noise as rounded Gaussian noise"
+        )
+        self.charge_notes = (f"tv {self.tv:.2g} {counted_in}",)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
         corrupt = list(adversary.corrupt)
@@ -137,7 +180,7 @@ def promised(parameters: PackedSharingParameters, parties: int, size: int, sensi
         why = f"the protocol: honest parties open one sum only, of {parameters.minimum} inputs or more"
     else:
         why = f"each party's own noise: the shares hide values from {parameters.colluding_members} colluders at most"
-    return APriori(cost.mu, why, cost.beta, cost.tv)
+    return APriori(cost.mu, why, cost.beta, cost.tv, cost.pure, rho=cost.rho)
 
 
 def encode(parameters: PackedSharingParameters, value: Vector, weight: float, noise: NoiseSource) -> Iterator[Units]:
@@ -147,7 +190,7 @@ def encode(parameters: PackedSharingParameters, value: Vector, weight: float, no
     for a weight beyond the plan's, and for another number of coordinates; never because of a value.
     """
     sizes = (piece.stop - piece.start for piece in pieces(parameters.dimension))
-    drawn = discrete_pieces(noise, NoiseGroup.INDEPENDENT, 0, parameters.scale, sizes)
+    drawn = discrete_pieces(noise, NoiseGroup.INDEPENDENT, 0, parameters.scale, sizes, parameters.shares)
     for units in rounded_pieces(parameters, value, weight, Seed(noise.secret("rounding", 0))):
         units += next(drawn)
         yield units
@@ -205,6 +248,8 @@ _COARSE_NORM, _FINE_NORM = 0.06, 0.03
 _CERTAIN = 2.0**-11
 _STEP_BITS = 24
 _SLACK = 1e-9
+# Steps are rounded up to so much more, and noise to six digits.
+_FINEST_SLACK = 1e-5
 _LARGEST_EXPONENT = 700.0
 
 
@@ -235,6 +280,9 @@ def on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settin
 
     step = _short(shape.clip / fineness)
     gridded = replace(shape, step=step, clip=step * fineness, sigma=step * COARSE)
+    if shape.noise == NoiseKind.LAPLACE:
+        own = rounded_l1(gridded, target.l1_change) / target.epsilon * (1 + _SLACK)
+        return replace(gridded, sigma=round_up(max(own, COARSE) * step))
     square = (rounded_sensitivity(gridded, target.sensitivity) / mu) ** 2
     variance = square
     for _ in range(8):
@@ -251,6 +299,8 @@ def _short(step: float) -> float:
 
 def wanted_fineness(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[int, int]:
     """The (least, best) steps from the centre to the bound: least for the rules on rounding, best where there is room."""
+    if shape.noise == NoiseKind.LAPLACE:
+        return _laplace_fineness(shape, target)
     scale, root = on_grid(shape, target, mu, 1).scale, math.sqrt(target.dimension)
     # Steps in the sensitivity where there is one from the centre to the bound.
     each = target.sensitivity / shape.clip
@@ -267,6 +317,20 @@ def wanted_fineness(shape: PackedSharingParameters, target: Target, mu: float) -
     while on_grid(shape, target, mu, coarsest).scale < COARSE * (1 + _SLACK):
         coarsest += 1
     return coarsest, max(coarsest, finest)
+
+
+def _laplace_fineness(shape: PackedSharingParameters, target: Target) -> tuple[int, int]:
+    """As :func:`wanted_fineness`: what rounding adds to the L1 change gets less with finer steps, up to the sampler's scale."""
+    # Steps of the change where there is one from the centre to the bound.
+    each = target.l1_change / shape.clip
+    most = (laplace_shares.LARGEST_SCALE * target.epsilon * (1 - _FINEST_SLACK) - target.dimension) / each
+    coarsest = math.ceil(max(1.0, COARSE * target.epsilon / each))
+    if most < coarsest:
+        raise InputError(
+            f"noise laplace needs more than {laplace_shares.LARGEST_SCALE:g} steps for {target.dimension} coordinates. Leave "
+            "noise out."
+        )
+    return coarsest, math.floor(most)
 
 
 def largest_that_holds(holds: Callable[[int], bool], low: int, high: int) -> int:

@@ -351,8 +351,8 @@ def known_share(parameters: PackedSharingParameters, counted: Mask, corrupt: fro
 def unknown_noise(parameters: PackedSharingParameters, counted: Mask, corrupt: frozenset[PartyId]) -> float:
     """The standard deviation of the noise in it that the coalition does not know, in the units of the values."""
     if len(corrupt) >= parameters.threshold:
-        return parameters.sigma
-    return math.sqrt(int(counted.sum()) - int(counted[list(corrupt)].sum())) * parameters.sigma
+        return parameters.deviation
+    return math.sqrt(int(counted.sum()) - int(counted[list(corrupt)].sum())) * parameters.deviation
 
 
 def reach(parameters: PackedSharingParameters, together: int, weight: float, sensitivity: float) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
+from quietmean.core.noise_law import NoiseKind, NoiseLaw
 from quietmean.core.party import NoiseGroup, PartyId, Vector
 from quietmean.core.schema import OPEN, Configured, is_kind, parameter, wrong_field
 from quietmean.graphs import Schedule
@@ -19,6 +20,7 @@ from quietmean.protocols.mechanism import Releases
 from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, BallotRules
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import unit_cube
+from quietmean.randomness import laplace_shares
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -58,7 +60,9 @@ class PackedSharingParameters(Configured):
     ``secrets`` (l) numbers lie on one polynomial of degree < ``threshold`` = T = c_m + l modulo ``prime``. There is a result from
     ``minimum`` (u_min) inputs on, ``lies`` (e) wrong sums are corrected, ``gone`` (f) members may leave at any moment, and
     ``ballots`` (B) leaders propose whose inputs count. A value is rounded to whole multiples of ``step``, and each party adds
-    discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. A value of public weight w <=
+    discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. With ``noise`` laplace it adds a
+    share of discrete Laplace noise of scale ``sigma``, of which u_min - c are that noise: it hides an L1 change of ``l1``, before
+    rounding. A value of public weight w <=
     ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate: with the ``region`` box, ``clip`` is a
     whole number of steps, so that rounding stays inside; with ball, it is the radius; with any, nothing else is known.
 
@@ -90,7 +94,20 @@ class PackedSharingParameters(Configured):
     )
     prime: int = parameter(help="modulus of all shares", option=True, required=False)
     step: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
-    sigma: float = parameter(help="standard deviation of each party's noise", above=0, remedy=_POSITIVE)
+    sigma: float = parameter(
+        help="standard deviation of each party's noise, or the scale of Laplace noise", above=0, remedy=_POSITIVE
+    )
+    noise: NoiseKind = parameter(
+        NoiseKind.GAUSSIAN,
+        help="kind of noise",
+        option=True,
+        required=False,
+        choices=tuple(NoiseKind),
+        written=lambda protocol: protocol.noise != NoiseKind.GAUSSIAN,
+    )
+    l1: float | None = parameter(
+        None, help="L1 change of a value that Laplace noise hides, before rounding", above=0, remedy=_POSITIVE
+    )
     region: str = parameter(
         help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL, ANY)
     )
@@ -113,12 +130,20 @@ class PackedSharingParameters(Configured):
             raise InputError(f"prime is {self.prime}. Choose {LARGE_PRIME} (4 bytes a number) or {SMALL_PRIME} (2 bytes).")
         if any(getattr(self, name) is OPEN for name in ("sigma", "step", "clip")):
             return
-        if not LEAST_SCALE <= self.scale <= LARGEST_SCALE:
-            raise InputError(
-                f"sigma is {self.scale:g} steps. Choose {LEAST_SCALE:g}..{LARGEST_SCALE:g} steps, by another step or sigma."
-            )
+        self._check_noise()
         if self.clip / self.step > _LARGEST_INTEGER:
             raise InputError(f"a step of {self.step:g} is too fine for values up to {self.clip:g}. Raise it.")
+
+    def _check_noise(self) -> None:
+        most = LARGEST_SCALE
+        if self.noise == NoiseKind.LAPLACE:
+            most = laplace_shares.LARGEST_SCALE
+            if self.l1 is None:
+                raise InputError("noise is laplace without l1. Give the L1 change that it hides, or take noise gaussian.")
+            if self.region == BALL:
+                raise InputError("noise laplace needs values bounded one by one, and the domain is a ball. Leave domain out.")
+        if not LEAST_SCALE <= self.scale <= most:
+            raise InputError(f"sigma is {self.scale:g} steps. Choose {LEAST_SCALE:g}..{most:g} steps, by another step or sigma.")
 
     @property
     def threshold(self) -> int:
@@ -143,8 +168,22 @@ class PackedSharingParameters(Configured):
 
     @property
     def scale(self) -> float:
-        """The noise of one party in steps."""
+        """The noise of one party in steps: standard deviation, or scale of the Laplace noise that it is a share of."""
         return self.sigma / self.step
+
+    @property
+    def shares(self) -> int:
+        """k, how many shares are Laplace noise: the least honest inputs of a sum. 0 for Gaussian noise."""
+        return self.minimum - self.colluding if self.noise == NoiseKind.LAPLACE else 0
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of one party's noise, in the units of the values."""
+        return self.step * math.sqrt(laplace_shares.variance(self.scale, self.shares)) if self.shares else self.sigma
+
+    def law(self, inputs: int) -> NoiseLaw | None:
+        """The law of the noise in a coordinate of a sum of so many ``inputs``; None where it is Gaussian."""
+        return NoiseLaw(NoiseKind.LAPLACE, self.sigma, inputs / self.shares, self.step) if self.shares else None
 
     @property
     def blocks(self) -> int:
@@ -169,7 +208,7 @@ class PackedSharingParameters(Configured):
     @property
     def party_variance(self) -> float:
         """Variance per coordinate that one party's noise and rounding add to the sum; of rounding its mean over values."""
-        return self.sigma**2 + self.step**2 / 6
+        return self.deviation**2 + self.step**2 / 6
 
     @property
     def inputs_range(self) -> int:
@@ -286,9 +325,13 @@ def _results(parameters: PackedSharingParameters) -> Iterator[Condition]:
 
 def largest_sum(parameters: PackedSharingParameters, parties: int) -> float:
     """What the sum over all ``parties`` does not exceed in steps, but for a chance of 2^-40, whatever the values are."""
-    # A discrete Gaussian's tails are no heavier than a Gaussian's of the same scale (Canonne, Kamath and Steinke 2020).
-    tail = math.sqrt(2 * math.log(2 * parameters.dimension / _OVERFLOW_CHANCE))
-    return parties * parameters.inputs_range + tail * math.sqrt(parties) * parameters.scale
+    chance = _OVERFLOW_CHANCE / (2 * parameters.dimension)
+    if parameters.shares:
+        tail = laplace_shares.reach(parameters.scale, parties / parameters.shares, chance)
+    else:
+        # A discrete Gaussian's tails are no heavier than a Gaussian's of the same scale (Canonne, Kamath and Steinke 2020).
+        tail = math.sqrt(-2 * math.log(chance)) * math.sqrt(parties) * parameters.scale
+    return parties * parameters.inputs_range + tail
 
 
 def check_numbers(parameters: PackedSharingParameters, parties: int) -> None:

@@ -32,7 +32,7 @@ from quietmean.core.grid import LARGEST_SHARE, within
 from quietmean.core.input_domain import Box
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.discrete import LARGEST_VALUE, NoiseKind, check_steps, choose_step, cube, require_dimension
+from quietmean.protocols.discrete import LARGEST_VALUE, NoiseNumbers, check_steps, choose_step, cube, require_dimension
 from quietmean.protocols.push_sum import next_online
 from quietmean.protocols.push_sum.parameters import PushSumParameters
 from quietmean.protocols.target import Target
@@ -244,12 +244,12 @@ def choose_grid(parameters: PushSumParameters, target: Target) -> tuple[float, f
 def whole_grid(parameters: PushSumParameters, target: Target) -> dict[str, Any]:
     """The fields of a grid for discrete noise. Raises :class:`InputError` where there is none with room for all of it."""
     parameters.require_whole()
-    deviations = [sigma for sigma in _deviations(replace(parameters, noise=NoiseKind.DISCRETE)) if sigma]
+    deviations = [sigma for sigma in _deviations(replace(parameters, noise=NoiseNumbers.DISCRETE)) if sigma]
     if parameters.value_bits == 32:
-        grid, largest = choose_grid(replace(parameters, noise=NoiseKind.DISCRETE), target)
+        grid, largest = choose_grid(replace(parameters, noise=NoiseNumbers.DISCRETE), target)
     else:
         grid, largest = choose_step(min(deviations), max(deviations), target.parties), 0.0
-    return {"noise": NoiseKind.DISCRETE, "grid": grid, "largest_value": largest, "dimension": target.dimension}
+    return {"noise": NoiseNumbers.DISCRETE, "grid": grid, "largest_value": largest, "dimension": target.dimension}
 
 
 def check_room(parameters: PushSumParameters, values: Vector) -> None:
@@ -298,7 +298,7 @@ def _deviations(parameters: PushSumParameters) -> tuple[float, float, float]:
     With discrete noise those of one portion: so they compare to the step.
     """
     star, delta, guard = _levels(parameters)
-    portions = parameters.injections.portions if parameters.noise == NoiseKind.DISCRETE else 1
+    portions = parameters.injections.portions if parameters.noise == NoiseNumbers.DISCRETE else 1
     return star / portions, delta, guard / portions
 
 

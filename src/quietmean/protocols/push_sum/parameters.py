@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import Numbers, check_step, rounded_numbers, whole_numbers
 from quietmean.core.schema import OPEN, Configured, given_value, parameter
 from quietmean.graphs import SCHEDULES
-from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.discrete import NoiseNumbers
 
 # Conditions of a valid injection are checked in floating point; files carry 15 digits at best.
 _TOLERANCE = 1e-9
@@ -271,7 +271,7 @@ class PushSumParameters(Configured):
     )
     schedule: str = parameter("permutation", **SCHEDULE)
     out_degree: int = parameter(1, **OUT_DEGREE)
-    noise: NoiseKind | None = parameter(
+    noise: NoiseNumbers | None = parameter(
         None,
         help="discrete by default; insecure-float64 for noise whose low bits are not accounted for",
         option=True,
@@ -286,7 +286,7 @@ class PushSumParameters(Configured):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_fixed_point(self.value_bits, self.grid, self.largest_value, self.noise == NoiseKind.DISCRETE)
+        check_fixed_point(self.value_bits, self.grid, self.largest_value, self.noise == NoiseNumbers.DISCRETE)
         if isinstance(self.injection, str) and self.injection not in ("incremental", "early"):
             raise InputError(
                 f'injection {self.injection!r} is unknown. Use "incremental", "early" or an object with "c" and "Z".'
@@ -319,7 +319,7 @@ class PushSumParameters(Configured):
     @property
     def whole(self) -> bool:
         """Are values and noise whole numbers of steps?"""
-        return bool(self.grid) and self.noise == NoiseKind.DISCRETE
+        return bool(self.grid) and self.noise == NoiseNumbers.DISCRETE
 
     @property
     def portions(self) -> int:
