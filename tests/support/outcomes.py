@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,11 +114,17 @@ def records_of(count: int = 2000, seed: int = 8) -> NDArray[np.float64]:
 
 
 def finished(
-    *texts: str, noise: float = 0.05, columns: Columns = COLUMNS, records: NDArray[np.float64] | None = None, seed: int = 1
+    *texts: str,
+    noise: float = 0.05,
+    columns: Columns = COLUMNS,
+    records: NDArray[np.float64] | None = None,
+    seed: int = 1,
+    these_records: bool = False,
 ) -> StudyOutcome:
-    """A study of these statistics between parties without a network; ``noise``: of one party, in one coordinate."""
+    """A study of these statistics between parties without a network; ``noise``: of one party, in one coordinate.
+    ``these_records``: are the answers about no others?"""
     table = records_of() if records is None else records
-    workload = workload_of(columns, *texts)
+    workload = replace(workload_of(columns, *texts), these_records=these_records)
     bare = example_execution("inca", PARTIES, rounds=4, sigma_star=noise, sigma_delta=2 * noise)
     execution = Execution(bare.protocol, bare.schedule, bare.trace, workload.sensitivity, np.full(PARTIES, len(table) / PARTIES))
     target = Target(PARTIES, 2.0, DELTA, workload.dimension, execution.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)

@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,8 +258,7 @@ def test_a_study_of_these_records_has_the_interval_of_the_noise() -> None:
     usual, these = (StudyTerms.parse({**fields, **more}) for more in ({}, {"population": "these records"}))
     assert "population" not in usual.describe(), "what was agreed on before keeps its digest"
     assert these.describe()["population"] == "these records"
-    outcome = finished("mean(x)", noise=1.0)
-    about = replace(outcome, workload=replace(outcome.workload, these_records=these.workload.these_records))
+    outcome, about = (finished("mean(x)", noise=1.0, these_records=each) for each in (False, True))
     assert these.workload.these_records
     assert not usual.workload.these_records
     answers = {each: receipt_of(each)["result"]["statistics"][0] for each in (outcome, about)}
@@ -274,9 +272,8 @@ def test_a_study_of_these_records_has_the_interval_of_the_noise() -> None:
 
 def test_an_answer_about_these_records_quotes_one_interval_wherever_it_is_shown(tmp_path: Path) -> None:
     """Of every kind of statistic: on the screen, in rows, in the report and on the privacy page."""
-    usual = finished(*EVERY_KIND, noise=1.0)
-    these = replace(usual, workload=replace(usual.workload, these_records=True))
-    for outcome, about in ((usual, False), (these, True)):
+    for about in (False, True):
+        outcome = finished(*EVERY_KIND, noise=1.0, these_records=about)
         receipt = receipt_of(outcome)
         terms = [term for entry in receipt["result"]["statistics"] for term in terms_of(entry)]
         rows = [term.row() for term in terms]

@@ -54,7 +54,8 @@ def _section(number: int, answer: Answer, truth: Answer | None) -> dict[str, Any
     says, names = finding(document, answer.counted), names_in(document)
     # A reason that is shown in place of the answer is not repeated.
     notes = [note for note in notes_of(document["flagged"]) if capital(note, names) != says]
-    if (reason := answer.estimates.reason) and reason not in document["messages"]:
+    own = answer.estimates
+    if (reason := own.reason) and not own.these_records and reason not in document["messages"]:
         notes.append(f"no interval of the population: {reason}")
     return {
         "name": answer.statistic.text,

@@ -126,8 +126,7 @@ class StudyReport:
 
         ``more``: the fields that the outcome does not give, such as messages, bytes and seconds.
         """
-        these = outcome.these_records
-        answers = tuple(answer.about_these_records() for answer in outcome.answers) if these else outcome.answers
+        answers = outcome.answers
         estimates = combined(answers)
         by_record = outcome.target.unit.within_party
         return cls(
@@ -152,7 +151,7 @@ class StudyReport:
             influence=outcome.influence_sentences,
             rows=outcome.rows,
             sites_per_person=outcome.sites_per_person,
-            these_records=these,
+            these_records=outcome.these_records,
             answers=answers,
             true_answers=truth,
             **more,

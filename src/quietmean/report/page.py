@@ -31,7 +31,7 @@ _NEIGHBOURS = {
 
 # A finite population has no sampling error.
 _WHICH_TO_QUOTE = "Quote that of the noise where these {counted} are all that the question is about, as in a census."
-_OF_THESE = "The study is about these {counted} alone, so that is the interval to quote."
+_OF_THESE = "The study is about these {counted} alone, so that is the interval to quote. Nothing is tested."
 
 
 def write_study_report(report: StudyReport, path: Path, force: bool = False) -> None:
@@ -165,6 +165,7 @@ def _answer(report: StudyReport) -> dict[str, Any]:
         "noun": _nouns(report)[0],
         "truth": report.truth is not None,
         "population": report.population is not None,
+        "tested": not report.these_records,
         "intervals": estimates_between_bounds(report) if drawn else [],
         "notes": [words.sentence(note) for note in _flagged(report)],
         "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",

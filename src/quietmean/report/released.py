@@ -19,7 +19,7 @@ from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.statistics.printed import capital, may_leave_out, shown
-from quietmean.statistics.tidy import THESE_RECORDS, Term, terms_of
+from quietmean.statistics.tidy import Term, terms_of
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account
@@ -349,7 +349,7 @@ def _of_entry(entry: Mapping[str, Any]) -> list[ReleasedNumber]:
         terms = terms_of(entry)
     except (LookupError, TypeError, ValueError, AttributeError):
         return []
-    sampled = entry.get("standard_error_population") is not None and entry.get("population") != THESE_RECORDS
+    sampled = entry.get("standard_error_population") is not None
     return [_released(term, is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
 
 

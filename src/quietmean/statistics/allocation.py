@@ -100,6 +100,7 @@ def principal(estimates: Estimates) -> int:
 def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     """Shares that make the sum of squared widths, each relative to its sampling error, least; of all statistics, in their order.
 
+    The sampling error is but the unit of a width, from how far values spread: a study about these records has the same.
     Weights sqrt(kappa / D) of features, kappa the noise of a statistic's principal estimate over its sampling error: shares
     kappa D. With three digits, so that all machines have the same; times the shares that the study declares.
     """

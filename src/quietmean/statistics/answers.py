@@ -39,15 +39,9 @@ class Answer:
         """Say nothing about any term, as there are no records."""
         own = self.estimates
         entries = tuple(replace(entry.hidden(), noise=math.nan, resolution=None) for entry in own.entries)
-        estimates = Estimates(entries, True, own.since, headline=own.headline, n=np.zeros((len(entries), 2)), reason=why.message)
+        n, these = np.zeros((len(entries), 2)), own.these_records
+        estimates = Estimates(entries, True, own.since, headline=own.headline, n=n, reason=why.message, these_records=these)
         return replace(self, estimates=estimates, records=0.0).flagged(why)
-
-    def about_these_records(self) -> Answer:
-        """Say nothing about a population."""
-        own = self.estimates
-        return replace(
-            self, estimates=replace(own, noise_only=True, reason=own.reason or "the study is about these records alone")
-        )
 
     def flagged(self, flag: Flag) -> Answer:
         """Put a flag before its own."""

@@ -41,7 +41,7 @@ class Decoder:
     """From the mean of vectors to quantities: public post-processing, linear.
 
     ``read``: the matrix (q, d) and ``offset`` (q,) with quantities = read @ mean + offset. ``spread``: (q, q), their covariance
-    where the noise on every coordinate of the mean is 1. ``whole``, ``counted`` and ``least``: as of
+    where the noise on every coordinate of the mean is 1. ``whole``, ``counted``, ``least`` and ``sampled``: as of
     :class:`Released`.
     """
 
@@ -52,6 +52,7 @@ class Decoder:
     whole: Array | None = None
     counted: bool = True
     least: float = HALF_A_RECORD
+    sampled: bool = True
 
     @classmethod
     def of(
@@ -62,6 +63,7 @@ class Decoder:
         *,
         counted: bool = True,
         once: bool = False,
+        sampled: bool = True,
     ) -> Decoder:
         """Make a decoder for features with these factors in the vector, rounded to grids of these ``steps``; ``parts``
         are included in others.
@@ -89,6 +91,7 @@ class Decoder:
             total,
             counted,
             _PART_OF_PARTY if once else HALF_A_RECORD,
+            sampled,
         )
 
     def of_features(self, features: Iterable[Feature]) -> Decoder:
@@ -105,6 +108,7 @@ class Decoder:
             None if self.whole is None else self.whole[kept],
             self.counted,
             self.least,
+            self.sampled,
         )
 
     def released(self, mean: Array, noise: float, weight: float) -> Released:
@@ -118,7 +122,8 @@ class Decoder:
 
     def of_quantities(self, quantities: Array, noise: float, weight: float) -> Released:
         """What statistics read from the quantities (q,) themselves."""
-        return Released(weight, quantities, noise**2 * self.spread, self.places, self.whole, self.counted, self.least)
+        covariance = noise**2 * self.spread
+        return Released(weight, quantities, covariance, self.places, self.whole, self.counted, self.least, self.sampled)
 
 
 def places_in(part: Feature, released: Feature) -> Ints:

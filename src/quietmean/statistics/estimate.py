@@ -154,6 +154,12 @@ HALF_A_RECORD = 0.5
 # The flags of a count that noise hides, of a term that is hidden as it would be shown by chance, and of coefficients that noise
 # hides or that may be any larger.
 FEW, NEAR, NOT_IDENTIFIED, SEPARATED = "few", "near-threshold", "not-identified", "separated"
+# What a study says whose answers are about its own records, so that only noise counts.
+THESE_RECORDS = "these records"
+# Flags of tests, of how far an interval of a population holds, and of what sites beyond these are like.
+OF_A_POPULATION = frozenset(
+    ("empty-margin", "few-expected", "normal-theory", "model-based", "heterogeneous", "few-sites", "untested")
+)
 # No interval holds for the terms of these, and no test for those of the last.
 UNTESTED = (NOT_IDENTIFIED, SEPARATED)
 HIDING = (NEAR, *UNTESTED)
@@ -399,6 +405,14 @@ class Estimate:
     def of(self, group: str) -> Estimate:
         """Make it a term of a group."""
         return replace(self, group=group)
+
+    def interval(self, sampled: bool) -> Interval:
+        """The interval of the population, or of the noise alone."""
+        return self.of_population if sampled else self.of_noise
+
+    def about_these_records(self) -> Estimate:
+        """Count the noise alone, and test nothing."""
+        return replace(self, error=self.noise, of_population=self.of_noise, p_value=math.nan, statistic=math.nan)
 
     def hidden(self) -> Estimate:
         """Say nothing but its range, as where noise hides it."""

@@ -19,6 +19,8 @@ from quietmean.statistics.estimate import (
     ASK_FOR_MORE,
     HIDING,
     LEVEL,
+    OF_A_POPULATION,
+    THESE_RECORDS,
     UNTESTED,
     WHOLE,
     Estimate,
@@ -31,6 +33,14 @@ from quietmean.statistics.estimate import (
 
 # An interval is flagged if bins are known to account for more than this part of it.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
+_COARSE = "coarse-bins"
+# What summaries say of a population: intervals, tests, degrees of freedom, and how sites beyond these differ.
+_SAMPLED = frozenset(
+    (
+        *("median_interval_population", "restricted_mean_interval_population", "log-rank", "df", "adjusted_r_squared"),
+        *("tau_squared", "i_squared", "heterogeneity"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +91,9 @@ class Estimates(TableFile):
     """The estimates of a statistic, one entry per term, in the units of the data; arrays of them have shape (terms,).
 
     A statistic that is one number has the single term ``""``. ``noise_only``: nothing is said about a population of which the
-    records are a random sample; ``reason`` says why. ``since``: for each term the public day (YEAR-MONTH-DAY) that its value
-    counts days from, "" where it is none; nothing at all where no term is a day.
+    records are a random sample; ``reason`` says why, and ``these_records`` that the study is about no others. ``since``: for
+    each term the public day (YEAR-MONTH-DAY) that its value counts days from, "" where it is none; nothing at all where no term
+    is a day.
     ``summary``: further numbers about the whole, plain JSON data. ``headline``: the terms that a reader asks for first; all of
     them where there are none.
     ``completeness``: how many records have what the answer needs; None where its features do not tell. ``n``: (terms, 2), how
@@ -100,6 +111,7 @@ class Estimates(TableFile):
     n: Array | None = None
     reason: str = ""
     method: str = "normal"
+    these_records: bool = False
 
     @classmethod
     def of(cls, entries: Iterable[Estimate], *, flags: Iterable[Flag] = (), noise_only: bool = False, **more: Any) -> Self:
@@ -213,6 +225,22 @@ class Estimates(TableFile):
         """Show these terms as noise hides them: between their limits, whatever the data."""
         return self.changed(terms, Estimate.hidden) if terms else self
 
+    def about_these_records(self) -> Self:
+        """Count the noise alone: no sampling error, no test, and nothing that is said of a population."""
+        entries = tuple(entry.about_these_records() for entry in self.entries)
+        flags = [flag for flag in self.flags if flag.code not in (_COARSE, *OF_A_POPULATION)]
+        return replace(
+            self,
+            entries=entries,
+            noise_only=True,
+            tests={},
+            summary=_without_sampling(self.summary),
+            flags=(*flags, *_coarse(entries, True)),
+            reason="the study is about these records alone",
+            method=f"{self.method.partition(';')[0]}; noise only",
+            these_records=True,
+        )
+
     def completed(self, terms: Iterable[str]) -> Self:
         """The estimates of all ``terms``, in their order: nothing is known about those that it has not."""
         own = {entry.label: entry for entry in self.entries}
@@ -278,6 +306,7 @@ class Estimates(TableFile):
             "interval_noise": self.by_term(self.of_noise),
             "interval_population": self.by_term(self.of_population),
             "interval_level": LEVEL,
+            **({"population": THESE_RECORDS} if self.these_records else {}),
             **({"resolution": self.by_term(self.resolution)} if self.resolution is not None else {}),
             "p_value": self.by_term(self.p_value),
             "test_statistic": self.by_term(self.test_statistic),
@@ -312,7 +341,16 @@ def _coarse(entries: Sequence[Estimate], noise_only: bool) -> tuple[Flag, ...]:
         f"{about}more than a quarter of the interval is the uncertainty within the bins, as half as many of "
         "them show. It may hold too seldom. Choose more bins, or edges nearer together"
     )
-    return (Flag("coarse-bins", text, tuple(terms)),)
+    return (Flag(_COARSE, text, tuple(terms)),)
+
+
+def _without_sampling(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary without what sampling has a part in, in its groups as well."""
+    return {
+        key: _without_sampling(value) if isinstance(value, Mapping) else value
+        for key, value in summary.items()
+        if key not in _SAMPLED
+    }
 
 
 def _part_of_bins(entry: Estimate, noise_only: bool) -> float:

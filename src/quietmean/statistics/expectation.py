@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -204,9 +204,7 @@ class Expectation:
         resolved, decoder = self.workload.with_columns(statistic), source.decoder
         with np.errstate(all="ignore"):
             decoded = [resolved.decode(decoder.of_quantities(mean, noise, weight)) for mean in means + noise * added]
-        found = summed_up(decoded, statistic.null)
-        # Of a study about these records no interval of a population is quoted.
-        return replace(found, population=np.full_like(found.noise, math.nan)) if self.workload.these_records else found
+        return summed_up(decoded, statistic.null)
 
     def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:
         spreads = self._spreads(statistic)

@@ -34,7 +34,7 @@ from quietmean.statistics.statistic import Released, Statistic, require_records
 FIXED, RANDOM = "fixed", "random"
 # The level at which Cochran's test says that sites differ.
 _DIFFERENT = 0.05
-METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
+METHOD = "random effects of sites (Paule and Mandel); Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
 SEEN = "the result shows each site's own estimate, to everybody who sees the result. Sites must agree to that"
 # From so many sites on, the interval holds in 93 % where the sites' values are exponential.
 ENOUGH_SITES = 40

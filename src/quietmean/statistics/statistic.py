@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -199,7 +199,7 @@ class Released:
     records lie outside a condition. ``whole`` then weighs the quantities, (q,), that make up the part of it that counts; None
     where no feature knows that part, and nor does anybody. A statistic reads :attr:`records`, or divides by a quantity, but
     never takes all of ``weight`` for records. ``least``: the least number of records that is more than rounding; where parties
-    count once, parts of them may be small.
+    count once, parts of them may be small. ``sampled``: are answers about more than these records? Else no sampling is counted.
     """
 
     weight: float
@@ -209,6 +209,7 @@ class Released:
     whole: Array | None = None
     counted: bool = True
     least: float = HALF_A_RECORD
+    sampled: bool = True
 
     @property
     def part(self) -> float:
@@ -244,9 +245,9 @@ class Released:
 
     def sums(self, feature: Feature, weights: Array) -> Released:
         """Take weighted sums of a feature's quantities in their place, by weights (sums, size)."""
-        covariance = weights @ self.covariance(feature) @ weights.T
+        quantities, covariance = weights @ self.mean(feature), weights @ self.covariance(feature) @ weights.T
         places = {feature: np.arange(len(weights))}
-        return Released(self.weight, weights @ self.mean(feature), covariance, places, counted=False, least=self.least)
+        return replace(self, quantities=quantities, deviations=covariance, places=places, whole=None, counted=False)
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""

@@ -210,9 +210,13 @@ class DeclaredStatistic:
         return share + self.statistic.share if own else share
 
     def decode(self, released: Released) -> Estimates:
-        """The estimates as they can be; those that depend on who is outside the condition are unknown where nothing tells."""
+        """The estimates as they can be; those that depend on who is outside the condition are unknown where nothing tells.
+
+        Here an answer becomes one about these records, whatever shows it or forecasts it.
+        """
         estimates = self.as_released(released)
-        return possible(estimates, self.statistic.curves_of(estimates))
+        estimates = possible(estimates, self.statistic.curves_of(estimates))
+        return estimates if released.sampled else estimates.about_these_records()
 
     def as_released(self, released: Released) -> Estimates:
         """The estimates where noise may have moved them beyond what is possible: without bias."""

@@ -104,7 +104,7 @@ class Table1Text:
         return self._line(row, [term], cells)
 
 
-def footnote(columns: Sequence[Column], groups: Sequence[str], rows: Sequence[Estimate], compared: bool) -> str:
+def footnote(columns: Sequence[Column], rows: Sequence[Estimate], compared: bool, *, tested: bool) -> str:
     """What the noise adds to a mean, to a percentage and to a number of records."""
     phrases = []
     for column in columns:
@@ -116,7 +116,7 @@ def footnote(columns: Sequence[Column], groups: Sequence[str], rows: Sequence[Es
     sizes = max((row.noise for row in rows if row.term == "n" and _is_error(row.noise)), default=0.0)
     phrases += [f"of a number of records {error_text(sizes)}"] if sizes else []
     noise_of_all = f"Privacy noise has a standard deviation of at most: {'; '.join(phrases)}." if phrases else ""
-    tests = " P-values and intervals count it in; nothing is corrected for the number of tests." if len(groups) > 1 else ""
+    tests = " P-values and intervals count it in; nothing is corrected for the number of tests." if tested else ""
     return (
         noise_of_all
         + tests

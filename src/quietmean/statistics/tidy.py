@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.tables import Kinds
-from quietmean.statistics.estimate import FEW, number_of
+from quietmean.statistics.estimate import FEW, THESE_RECORDS, number_of
 
 Interval = tuple[float, float]
 
 _ROUNDING = 1e-9
 _NOTHING: Interval = (math.nan, math.nan)
 _TEXTS = ("name", "term", "flag", "since")
-# What a study says whose intervals cover the noise alone.
-THESE_RECORDS = "these records"
 # Statistics that count records, the one whose terms with a colon do, and the one whose groups are of an arm and a cause.
 _COUNTS, _CELLS, _CAUSES = ("count", "histogram"), "crosstab", "cumulative-incidence"
 

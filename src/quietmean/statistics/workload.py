@@ -68,8 +68,8 @@ class Workload:
     public weight, ``most_records``, whatever its number of records: as if the others were empty, and encoded as zero. ``rows``:
     which of a person's rows count, where that is the unit; ``sites_per_person``: at how many parties one person is at most, an
     assumption. Sums of k rows, and persons at several parties, change by as many times as much. ``products``: each value is one
-    record's, with numbers that products determine; others are then encoded for no grid. ``these_records``: the interval
-    to quote is that of the noise alone.
+    record's, with numbers that products determine; others are then encoded for no grid. ``these_records``: answers
+    are about no others, so that noise alone counts, and nothing is tested.
 
     Raises :class:`InputError` for a private count where a whole party is the unit, for sums of a person's rows where counts are
     public, and for a statistic of one row a person that is asked of several.
@@ -417,7 +417,8 @@ class Workload:
             parts = {share: self.whole(share) for share in self.shares if share not in self.scales}
             steps = {feature: step for feature in self.scales if feature.of_single_record or not self.products}
             once = not self.unit.within_party
-            self._decoders[step] = Decoder.of(self.scales, parts, steps, counted=not self.hides_count, once=once)
+            known = {"counted": not self.hides_count, "once": once, "sampled": not self.these_records}
+            self._decoders[step] = Decoder.of(self.scales, parts, steps, **known)
         return self._decoders[step]
 
     @cached_property

@@ -270,5 +270,5 @@ class PairedDifference(OfPair):
         return Estimates.of(
             [estimate],
             tests={"paired-t": t_test(estimate.value, estimate.error, float(known.degrees[0]), "paired t test")},
-            method="ratio of noisy means, Student's t",
+            method="ratio of noisy means; Student's t",
         )

@@ -146,7 +146,7 @@ def counts(
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0)).tolist()
     for term, name, part, error in zip(terms, names or terms, parts.tolist(), errors, strict=True):
         entries.append(Estimate.proportion(term, part, error**2, records).times(records))
-        flags += few(name, part, error, entries[-1].of_population[1], (term,)) if error > 0 else []
+        flags += few(name, part, error, entries[-1].interval(released.sampled)[1], (term,)) if error > 0 else []
     total = ", the counts add up to the public number" if released.counted else ""
     return Estimates.of(entries, flags=flags, method=f"linear{total}; Wilson's interval with the noise in it")
 
@@ -265,4 +265,5 @@ def part_of(
     error = released.weighted(table, (chosen - value * counted) / part)[1]
     records = released.weight * part
     estimate = Estimate.proportion(term, value, error**2, records)
-    return estimate, [] if parties else few(subject, value, error, estimate.of_population[1] * records, (term,))
+    upper = estimate.interval(released.sampled)[1] * records
+    return estimate, [] if parties else few(subject, value, error, upper, (term,))

@@ -97,7 +97,7 @@ class Survival(Timed):
             flags += _not_reached([row for row, curve in zip(quantiles, curves.each, strict=True) if curve.usable], name, level)
         last = f"{curves.bins.times[-1]:g}"
         tests, why = dict[str, HypothesisTest](), list[Flag]()
-        if len(arms) > 1 and not parties:
+        if len(arms) > 1 and not parties and released.sampled:
             # An arm that nobody is in is compared with none, and keeps no others from it.
             at_risk = curves.arms_at_risk()
             places = at_risk if len(at_risk) > 1 else list(range(len(arms)))

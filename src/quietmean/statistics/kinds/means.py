@@ -80,7 +80,7 @@ class Mean(Statistic):
         column, present = block.column, summary(released, block)
         if present is None:
             return Estimates.nothing_present(f"column {column.name!r}", {WHOLE: (column.low, column.high)})
-        return Estimates.of([estimate_of_mean(WHOLE, present, column)], method="ratio of noisy means, Student's t")
+        return Estimates.of([estimate_of_mean(WHOLE, present, column)], method="ratio of noisy means; Student's t")
 
 
 PARTIES = "each party counts once, and how its records differ says nothing about a population of records"

@@ -129,10 +129,12 @@ class Table1(Statistic):
         order = [*names, SMD]
         rows.sort(key=lambda row: order.index(row[0].group))
         entries = [row.possible() for row, _ in rows]
+        if not released.sampled:
+            entries, tests = [entry.about_these_records() for entry in entries], {}
         described = self._rows(columns)
         text: dict[str, Any] = {
             **Table1Text(names, entries, tests, groups.flags).summary(described),
-            "footnote": footnote(described, names, entries, SMD in {row.group for row in entries}),
+            "footnote": footnote(described, entries, SMD in {row.group for row in entries}, tested=bool(tests)),
         }
         return Estimates.of(
             entries,
@@ -290,7 +292,8 @@ class _Numbers(_Question):
         noise, records = spread(gradient / size.part, released.deviations), released.weight * size.part
         row = Estimate.proportion(self.absent, 1 - present, noise, records)
         name = self.absent + self.name_in(index)
-        return groups.unless_few(row, few(name, row.value, row.noise, row.of_population[1] * records) if noise else [], index)
+        upper = row.interval(released.sampled)[1] * records
+        return groups.unless_few(row, few(name, row.value, row.noise, upper) if noise else [], index)
 
     def compared(self, groups: _Groups) -> tuple[Estimate | None, HypothesisTest | None]:
         summaries = [summary(groups.released, self.feature, index) for index in range(len(groups.names))]
@@ -368,16 +371,22 @@ class _Levels(_Question):
         there = np.arange(feature.size).reshape(feature.shape)[:-1, :-1]
         cells = released.mean(feature)[there] * released.weight
         covariance = released.covariance(feature)[np.ix_(there.ravel(), there.ravel())] * released.weight**2
+        test = self._tested(groups, cells, covariance) if released.sampled else None
+        if len(groups.names) != 2:
+            return None, test
+        return difference_of_levels(column, cells, covariance, groups.flags, f"{SMD} {column.name}"), test
+
+    def _tested(self, groups: _Groups, cells: Array, covariance: Array) -> HypothesisTest:
+        """The test that all groups have the same levels; what it leaves out goes to the groups' flags."""
+        column = self.column
         test, flags = independence(cells, covariance)
         groups.flags.extend(replace(flag, message=f"{column.name}: {flag.message}") for flag in flags)
-        for index, upper in KnownMargins.of(cells, covariance, released.weight).hidden_columns.items():
+        for index, upper in KnownMargins.of(cells, covariance, groups.released.weight).hidden_columns.items():
             level = column.categories[index]
             # Of a boolean column there is a row for yes only.
             terms = tuple(f"{group} {column.name}:{YES if column.boolean else level}" for group in groups.names)
             groups.flags.append(left_out(f"{column.name} {level}", upper, terms))
-        if len(groups.names) != 2:
-            return None, test
-        return difference_of_levels(column, cells, covariance, groups.flags, f"{SMD} {column.name}"), test
+        return test
 
     def moved(self, around: Around, index: int) -> Mapping[str, float]:
         return {term: around.ratio(self.feature, chosen, counted) for _, term, chosen, counted in self._asked(index)}

@@ -82,14 +82,15 @@ class Crosstab(OfCells):
         terms = _terms(table)
         names = tuple(f"{self.row} {row} with {self.column} {level}" for row in rows for level in levels)
         estimates = counts(released, released.mean(table), released.covariance(table), terms, names)
-        cells = self.cells(released, columns)
+        cells, labels = self.cells(released, columns), {"rows": list(rows), "columns": list(levels)}
         test, flags = independence(cells.counts, cells.noise)
         margins = KnownMargins.of(cells.counts, cells.noise, released.weight)
         for index, upper in margins.hidden_rows.items():
             flags.append(left_out(f"{self.row} {rows[index]}", upper, tuple(f"{rows[index]}:{level}" for level in levels)))
         for index, upper in margins.hidden_columns.items():
             flags.append(left_out(f"{self.column} {levels[index]}", upper, tuple(f"{row}:{levels[index]}" for row in rows)))
-        labels = {"rows": list(rows), "columns": list(levels)}
+        # What the test leaves out is of no interest without it.
+        flags = flags if released.sampled else []
         estimates = replace(estimates, tests={"chi-squared": test}, summary=labels, flags=(*estimates.flags, *flags))
         return _with_ratios(estimates, cells) if cells.counts.shape == (2, 2) else estimates
 

@@ -25,13 +25,13 @@ from quietmean.protocols.mechanism import require_privacy
 from quietmean.protocols.target import nats_in_words, require_eavesdropping
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
+from quietmean.statistics.estimate import THESE_RECORDS
 from quietmean.statistics.formulas import written_out
 from quietmean.statistics.kinds.counts import Proportion
 from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.persons import Persons
 from quietmean.statistics.question_texts import question_texts
 from quietmean.statistics.questions import read_questions
-from quietmean.statistics.tidy import THESE_RECORDS
 from quietmean.studies.agreement.deadlines import (
     CommitteeTerms,
     Deadlines,

@@ -153,7 +153,7 @@ class Forecast:
     def by_rounds(self) -> list[str]:
         """The linear regressions whose error is above what rounds had where they were measured, a sentence each with the call."""
         target, (records, epsilon, delta) = self.plan.target, _MEASURED
-        if target.nats is not None or self.study.unit != PrivacyUnit.RECORD:
+        if target.nats is not None or self.study.unit != PrivacyUnit.RECORD or self.study.workload.these_records:
             return []
         if mu_of_budget(target.epsilon, target.delta) * math.sqrt(self.drawn) < mu_of_budget(epsilon, delta) * math.sqrt(records):
             return []
@@ -260,7 +260,7 @@ class Forecast:
                     return drawn.width <= goal if aim == "width" else drawn.power >= goal
 
                 if aim == "power" and math.isnan(self.expectation.drawn(statistic).power):
-                    needed.append(Needed(statistic.text, "", aim, goal, None, None, None, reason="it has no test"))
+                    needed.append(Needed(statistic.text, "", aim, goal, None, None, None, reason=self._untested))
                     continue
                 more, less_noise = self.expectation.needed(statistic, enough)
                 possible = math.isfinite(more)
@@ -280,6 +280,10 @@ class Forecast:
                     )
                 )
         return needed
+
+    @property
+    def _untested(self) -> str:
+        return "a study of these records alone has no test" if self.study.workload.these_records else "it has no test"
 
     @property
     def _counted(self) -> str:

@@ -31,7 +31,6 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
 from quietmean.statistics.estimate import in_part, known
-from quietmean.statistics.tidy import THESE_RECORDS
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 
@@ -210,15 +209,11 @@ class StudyOutcome:
             "parties_counted": self.parties_counted,
             "without": np.flatnonzero(~self.execution.contributors()).tolist(),
             "over_curator": known(self.over_curator),
-            "statistics": [{**answer.to_json(), **self._about} for answer in self.answers],
+            "statistics": [answer.to_json() for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
             **({} if nats is None else {"nats": nats}),
             **({} if self.gate is None else {"gate": gate_summary(self.gate)}),
         }
-
-    @property
-    def _about(self) -> dict[str, str]:
-        return {"population": THESE_RECORDS} if self.these_records else {}
 
     def by_column(self, values: Mapping[str, float]) -> Any:
         """Values of means for JSON: of several columns an object by name, of one column its number.

@@ -12,7 +12,7 @@ from quietmean.core.domain import in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, error_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
-from quietmean.statistics.estimate import number_of
+from quietmean.statistics.estimate import THESE_RECORDS, number_of
 from quietmean.statistics.printed import (
     PrintedTable,
     TidyTests,
@@ -24,7 +24,7 @@ from quietmean.statistics.printed import (
     together,
     who_is_counted,
 )
-from quietmean.statistics.tidy import THESE_RECORDS, Term, terms_of
+from quietmean.statistics.tidy import Term, terms_of
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.influence import checked_text
 
@@ -315,8 +315,10 @@ def _privacy(result: Mapping[str, Any]) -> str:
     who = f", against {adversary}" if adversary else ""
     checked = certificate.get("checked_by")
     unchecked = f" {capital(checked_text(checked))}." if checked is not None and not checked["lies_excluded"] else ""
+    these = any(entry.get("population") == THESE_RECORDS for entry in result.get("statistics", ()))
+    tested = "" if these else " and p-values"
     return (
         f"Differentially private: guaranteed \u03b5 \u2264 {promised}, realised \u03b5 = {cost}, at \u03b4 = {delta:g} "
         f"for one {unit}{who}; all answers of the study together. "
-        f"Noise is part of all intervals and p-values.{unchecked}"
+        f"Noise is part of all intervals{tested}.{unchecked}"
     )
