@@ -27,7 +27,7 @@ SECTIONS = {
 MADE = """
 run --data v.csv 'mean(age in 0..110)' --parties 5 --epsilon 4 --protocol packed-sharing --out made --json
 verify receipt made/receipt.json --json
-plan --parties 6 --epsilon 1 --protocol cordp-dme --json
+plan --parties 6 --epsilon 1 --json
 study new --name ages 'mean(age in 0..110)' --colluding 1 --protocol cordp-dme --out study.toml
 key new --key north.key --name north
 study invite study.toml --key north.key --out study.invitation

@@ -22,6 +22,7 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
 from quietmean.planning.automatic import (
     USUAL,
+    can_be_chosen,
     choose_from,
     compare_ways,
     propose,
@@ -30,7 +31,7 @@ from quietmean.planning.automatic import (
     where_more_is_promised,
     why_first,
 )
-from quietmean.planning.candidates import configured, general_protocols, rank
+from quietmean.planning.candidates import configured, general_protocols, has_least_error, rank
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.influence import planned_influence
 from quietmean.protocols import Server
@@ -149,8 +150,8 @@ class SearchOptions:
     no_privacy
         Allow protocols that protect nothing, such as gossip. Refused otherwise.
     details
-        Also show rounds, messages, bytes, reasons, and when another protocol would be first. This plans anew for each case, which
-        can take minutes. With --study: ranges, noise, and what one party that lies can do.
+        Also show rounds, messages, bytes, reasons, and when another protocol would be first.
+        With --study: ranges, noise, and what one party that lies can do.
     """
 
     protocol: list[str] | None = None
@@ -280,6 +281,7 @@ def _answer(
             domain=domain,
             trials=search.trials,
             no_privacy=search.no_privacy,
+            can_win=has_least_error if named else can_be_chosen(changed, options, domain, search.max_messages),
         )
 
     candidates = ranking(target, search.server)
@@ -290,11 +292,12 @@ def _answer(
         why = f"{taken}. Of all, {why}"
         beside = _other_ways(search, committee, candidates, candidates[chosen].plan, domain)
     if candidates.left_out:
-        why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
+        why = f"{why}. Not planned, unless named: {', '.join(map(str, candidates.left_out))}"
     plan = candidates[chosen].plan
     document = {
         "target": target.describe(),
         "candidates": [candidate.to_json() for candidate in candidates],
+        **({"left_out": [one.to_json() for one in candidates.left_out]} if candidates.left_out else {}),
         "chosen": chosen,
         "why": why,
         "domain": plan.input_domain.text,

@@ -7,13 +7,22 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
 from quietmean.cli.console import out, whole_words
 from quietmean.cli.screens import NEXT, WIDTH
-from quietmean.core.readable import bound_text, count_of, delta_shown, epsilon_shown, epsilon_text, error_text, some_of
+from quietmean.core.readable import (
+    bound_text,
+    count_of,
+    delta_shown,
+    epsilon_shown,
+    epsilon_text,
+    error_text,
+    least_text,
+    some_of,
+)
 from quietmean.planning.influence import Checked
 
 # So many protocols in the first table, besides the trusted curator.
@@ -21,6 +30,7 @@ _ROWS = 5
 _CURATOR = "trusted curator (compare)"
 # Of its files, one that is missing makes the result noise.
 _ALL_FILES = "cordp-dme"
+_UNPLANNED = "not planned further"
 
 
 def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None = None, details: bool = False) -> list[str]:
@@ -30,6 +40,7 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None =
     """
     candidates, chosen = answer["candidates"], answer["candidates"][answer["chosen"]]
     rows = [_row(candidate) for candidate in candidates]
+    rows += [_row_left_out(other) for other in answer.get("left_out", ()) if "mse_at_least" in other]
     if not named:
         rows += [_row_of_committee(way) for way in answer.get("ways", ()) if way.get("members") and "mse" in way]
     kept = rows if named else _kept(rows, chosen["protocol"])
@@ -50,33 +61,42 @@ def _with_data(parties: int) -> str:
     return f"With your data: quietmean plan --study study.toml --parties {parties:d} --records 5000"
 
 
-Row = tuple[str, float, str, str, bool]
+class Row(NamedTuple):
+    """A protocol, its error, what a site has to do, whom it trusts, and whether one file is all that it sends.
+
+    ``least``: the error is a lower bound.
+    """
+
+    name: str
+    error: float
+    needs: str
+    trust: str
+    by_file: bool
+    least: bool = False
 
 
 def _row(candidate: Mapping[str, Any]) -> Row:
-    """Name, error, what a site has to do, whom it trusts, and whether one file is all that it sends."""
     by_file = candidate["by_file"]
     files = "one file, none missing" if candidate["protocol"] == _ALL_FILES else "one file each"
     needs = files if by_file else f"all online, {count_of(candidate['rounds'], 'round')}"
-    return candidate["protocol"], math.sqrt(candidate["mse"]), needs, candidate["trust"], by_file
+    return Row(candidate["protocol"], math.sqrt(candidate["mse"]), needs, candidate["trust"], by_file)
+
+
+def _row_left_out(other: Mapping[str, Any]) -> Row:
+    return Row(other["protocol"], math.sqrt(other["mse_at_least"]), _UNPLANNED, other["trust"], other["by_file"], least=True)
 
 
 def _row_of_committee(way: Mapping[str, Any]) -> Row:
     members, colluding = way["members"], way["colluding_members"]
-    return (
-        way["protocol"],
-        math.sqrt(way["mse"]),
-        f"one file, {members} online",
-        f"{members - colluding} of {members} members",
-        True,
-    )
+    trust = f"{members - colluding} of {members} members"
+    return Row(way["protocol"], math.sqrt(way["mse"]), f"one file, {members} online", trust, by_file=True)
 
 
 def _kept(rows: Sequence[Row], chosen: str) -> list[Row]:
     """The rows that differ in what they need: the chosen one, a committee, the best and the simplest by file; then the best."""
-    ordered = sorted(rows, key=lambda row: (row[0] != chosen, row[1]))
-    by_file = [row for row in ordered if row[4]]
-    first = [ordered[0], *(row for row in by_file if row[3].endswith("members")), *by_file[:1], *by_file[-1:]]
+    ordered = sorted(rows, key=lambda row: (row.name != chosen, row.error))
+    by_file = [row for row in ordered if row.by_file and not row.least]
+    first = [ordered[0], *(row for row in by_file if row.trust.endswith("members")), *by_file[:1], *by_file[-1:]]
     best = list(dict.fromkeys([*first, *ordered]))[: _ROWS - 1]
     return [row for row in ordered if row in best]
 
@@ -93,7 +113,7 @@ def _title(target: Mapping[str, Any]) -> str:
 def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
     central = float(chosen["mse_central"])
     # The error of one coordinate, in the units of values.
-    lines = [(name, error_text(error), needs, trust) for name, error, needs, trust, _ in rows]
+    lines = [(row.name, (least_text(row.error, 2) if row.least else error_text(row.error)), row.needs, row.trust) for row in rows]
     lines = [("protocol", "error", "needs", "trust"), *lines]
     if math.isfinite(central):
         lines.append((_CURATOR, error_text(math.sqrt(central)), "", ""))
@@ -116,12 +136,12 @@ def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], 
     yield from answer.get("instead", ())
     promised = {row["protocol"]: float(row["epsilon_a_priori"]) for row in answer["candidates"]}
     limit = float(answer["target"].get("epsilon", math.inf)) * (1 + 1e-9)
-    above = [name for name in (row[0] for row in kept) if promised.get(name, 0.0) > limit]
+    above = [row.name for row in kept if promised.get(row.name, 0.0) > limit]
     yield from (f"! {name} guarantees epsilon {epsilon_shown(promised[name])} only" for name in above)
 
 
 def _left_out(rows: Sequence[Row], kept: Sequence[Row]) -> str:
-    left = [row[0] for row in rows if row not in kept]
+    left = [row.name for row in rows if row not in kept]
     return f"Also {some_of(left, 4)}" if left else "More"
 
 
@@ -147,6 +167,9 @@ def show_all(answer: dict[str, Any]) -> None:
             size,
             candidate["trust"],
         )
+    for other in answer.get("left_out", ()):
+        if "mse_at_least" in other:
+            table.add_row(other["protocol"], least_text(other["mse_at_least"]), *("",) * 4, other["trust"])
     out.print(whole_words(table))
     if answer.get("ways"):
         _show_ways(answer["ways"])

@@ -164,6 +164,12 @@ def bound_text(most: float | None) -> str:
     return f"{rounded:,.0f}" if _LARGE <= rounded < _HUGE else f"{rounded:.{_BOUND_DIGITS}g}"
 
 
+def least_text(least: float, digits: int = _BOUND_DIGITS) -> str:
+    """The least that a positive number can be: rounded down."""
+    unit = 10.0 ** (math.floor(math.log10(least)) - digits + 1)
+    return f"{math.floor(least / unit * (1 + 1e-12)) * unit:.{digits}g} or more"
+
+
 def _endless_or_rounded(epsilon: float) -> str:
     """An epsilon too large for decimals: "inf", or few digits rounded up."""
     return "inf" if math.isinf(epsilon) else bound_text(epsilon)

@@ -16,7 +16,7 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.schema import options_of
-from quietmean.planning.candidates import Candidate, Ranking, configured, general_protocols, rank
+from quietmean.planning.candidates import Candidate, CanWin, Ranking, configured, general_protocols, has_least_error, rank
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Server, Target, get_protocol
 from quietmean.protocols.committee import Committee
@@ -98,6 +98,20 @@ def choose_from(
         raise InputError(against)
     within_target = _keeping(others, against)
     return places[within_target[0].plan.protocol.name], _least_error_sentence(within_target, against)
+
+
+def can_be_chosen(
+    target: Target, options: Mapping[str, Any], domain: InputDomain | None = None, max_messages: int | None = None
+) -> CanWin:
+    """Which protocols beside those that are planned :func:`choose` may take, by the least error that they can have."""
+    has_all = set(options) <= options_of(get_protocol(PREFERRED)).keys()
+    if has_all and preferred(target, options, domain, max_messages)[0] is not None:
+        return lambda planned, least_mse: False
+
+    def is_least(planned: Sequence[Candidate], least_mse: float) -> bool:
+        return has_least_error([candidate for candidate in planned if candidate.plan.protocol.name != PREFERRED], least_mse)
+
+    return is_least
 
 
 def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:

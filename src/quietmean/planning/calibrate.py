@@ -111,6 +111,8 @@ _UNFORESEEN = (
 _OWN_NOISE = "own noise alone keeps the target against every coalition, so no gate is needed"
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM = 600
+# Predictions are rounded to 6 digits.
+_DIGITS_SHOWN = 1e-5
 # So many plans are remembered.
 _KEPT = 64
 # Of an epsilon, what rounding up may add. Deltas beyond a thousandth are nobody's; halves of epsilon that are tried.
@@ -164,6 +166,17 @@ def refuse_levels(protocol: Mechanism) -> None:
         value = getattr(protocol, name)
         if not parameter.option and value is not OPEN and value != parameter.default:
             raise InputError(f"{parameter.key} is given, but calibration chooses it. Leave it out.")
+
+
+def least_mse(target: Target, protocol: Mechanism) -> float | None:
+    """A lower bound on the mean squared error per coordinate that an exact calibration predicts; None where none is known.
+
+    It takes no simulation.
+    """
+    stated = protocol.TRAITS.planning.least_mse(protocol, target)
+    # What is no formula keeps a margin over simulated executions.
+    by_formula = type(protocol).design is not Mechanism.design
+    return stated if stated is None else stated * (1.0 if by_formula else (1 + MARGIN) ** 2) * (1 - _DIGITS_SHOWN)
 
 
 # A command or a page asks several times for the same plan, which may take seconds.

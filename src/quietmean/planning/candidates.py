@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
 from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
+from quietmean.core.readable import least_text
 from quietmean.core.schema import nearest, options_of
 from quietmean.core.tables import Tabular, table_text
-from quietmean.planning.calibrate import calibrate
+from quietmean.planning.calibrate import calibrate, least_mse
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
@@ -113,14 +115,44 @@ class Candidate:
         }
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A protocol that nobody named and that was not planned: it could not be taken, or planning ``takes`` too much.
+
+    ``least_mse``: no plan of it has a smaller predicted mean squared error per coordinate; None where no bound is known.
+    """
+
+    protocol: Mechanism
+    least_mse: float | None = None
+    takes: str = ""
+
+    def __str__(self) -> str:
+        least = "" if self.least_mse is None else f"mean squared error {least_text(self.least_mse)}"
+        takes = f"about {self.takes}" if self.takes else ""
+        return f"{self.protocol.name} ({'; '.join(filter(None, [least, takes]))})"
+
+    def to_json(self) -> dict[str, Any]:
+        least = {} if self.least_mse is None else {"mse_at_least": self.least_mse}
+        traits = self.protocol.traits
+        return {"protocol": self.protocol.name, "trust": traits.trust, "by_file": traits.by_file, **least}
+
+
+# May a protocol be taken whose error is at least so much, beside those that are planned?
+CanWin = Callable[[Sequence[Candidate], float], bool]
+
+
+def has_least_error(planned: Sequence[Candidate], least_mse: float) -> bool:
+    """May an error that is bounded from below be the least of all that promise the target?"""
+    return least_mse < min((candidate.mse for candidate in planned if candidate.plan.above_target is None), default=math.inf)
+
+
 @dataclass(frozen=True, repr=False)
 class Ranking(Tabular, Sequence[Candidate]):
     """Calibrated candidates for one target, least predicted error first."""
 
     target: Target
     candidates: tuple[Candidate, ...]
-    # Why protocols that nobody named were not planned at all.
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def best(self) -> Plan:
@@ -167,6 +199,7 @@ def rank(
     trials: int | None = None,
     domain: InputDomain | None = None,
     no_privacy: bool = False,
+    can_win: CanWin = has_least_error,
 ) -> Ranking:
     """Calibrate protocols for a target, least predicted error first.
 
@@ -176,7 +209,8 @@ def rank(
     :func:`~quietmean.planning.calibrate.calibrate`. ``domain``: where values lie. ``no_privacy`` asks for protocols without
     privacy, which are refused otherwise. Raises :class:`InputError` where none can do what is asked; if ``strict``, as by default
     where protocols are named, also where one cannot. Otherwise a protocol is left out whose plan would take more than a gigabyte
-    or twenty seconds; ``left_out`` says which.
+    or twenty seconds; and one whose plan takes long, if ``can_win`` says no to the least error that it can have: by default where
+    another has less. ``left_out`` says which, with the bound.
     """
     chosen = general_protocols(server) if protocols is None else protocols
     values = [configure(choice) if isinstance(choice, str) else choice for choice in chosen]
@@ -185,15 +219,20 @@ def rank(
     if not (no_privacy and any(not is_private(protocol) for protocol in values)):
         for protocol in values:
             require_privacy(protocol, no_privacy)
-    candidates, refusals, left_out = [], [], list[str]()
+    candidates, refusals, left_out = list[Candidate](), list[InputError](), list[LeftOut]()
     by_name = strict or (strict is None and protocols is not None)
-    for protocol in values:
-        cost = protocol.traits.planning_cost.too_much(target.parties)
+    bounds = {} if by_name or trials is not None or calibration != CalibrationMethod.EXACT else _bounds(target, values)
+    # Those that may not be planned come after all that they are compared with.
+    for protocol in sorted(values, key=lambda protocol: bounds.get(protocol.name, -math.inf)):
+        least, cost = bounds.get(protocol.name), protocol.traits.planning_cost.too_much(target.parties)
         if not by_name and cost:
-            left_out.append(f"{protocol.name} (about {cost})")
+            left_out.append(LeftOut(protocol, least, cost))
             refusals.append(
                 InputError(f"a plan of {protocol.name} takes about {cost}. Name it with {named('protocol')} to plan it.")
             )
+            continue
+        if least is not None and candidates and not can_win(candidates, least):
+            left_out.append(LeftOut(protocol, least))
             continue
         try:
             plan = calibrate(target, protocol, calibration=calibration, trials=trials, max_messages=max_messages)
@@ -207,6 +246,12 @@ def rank(
     if not candidates:
         raise refusals[0]
     return Ranking(target, tuple(sorted(candidates, key=lambda candidate: candidate.mse)), tuple(left_out))
+
+
+def _bounds(target: Target, protocols: Sequence[Mechanism]) -> dict[str, float]:
+    """The least error of each protocol whose plan takes long, where one is known."""
+    dear = [protocol for protocol in protocols if protocol.traits.planning_cost.is_dear(target.parties)]
+    return {protocol.name: least for protocol in dear if (least := least_mse(target, protocol)) is not None}
 
 
 def candidate_of(plan: Plan) -> Candidate:

@@ -65,6 +65,8 @@ _LARGEST_EXPONENT = 700.0
 # The relative error of the sums of one share's probabilities, at most; and the scales that they reach to, besides the change.
 _SUMMED = 1e-9
 _REACH = 60
+# So many factors are remembered.
+_KEPT = 256
 
 
 def smoothing(variance: float) -> float:
@@ -81,6 +83,8 @@ def dominating_mu(variance: float, sensitivity: float, unknown: int) -> float:
     return sensitivity / math.sqrt(total - smoothing(total)) * (1 + _SLACK) if total > 0 else math.inf
 
 
+# A plan asks for few sums often, and of many parties each takes as long as there are parties.
+@lru_cache(_KEPT)
 def model_factor(variance: float, coordinates: int, drawn: int) -> float:
     """eta of a sum of ``drawn`` parties' noise over all ``coordinates``, and of any part of these parties; rounded up.
 

@@ -41,6 +41,8 @@ ANY_DOMAIN = "any bounded set"
 WRAPS = "a false value far outside the bounds can count as one within them, and nobody notices"
 # Of 8 bytes; with what is there anyway these are a gigabyte.
 _MOST_NUMBERS, _MOST_SECONDS = 1.1e8, 20.0
+# A comparison of all other protocols takes a second.
+_DEAR_SECONDS = 0.3
 
 # A message and the parties that received it.
 Sent: TypeAlias = tuple[Message, frozenset[PartyId]]
@@ -164,29 +166,40 @@ class Planning:
     ``alternatives``: it with something filled in that is open, in several ways to try, fewest messages first; else empty.
     ``finalised``: with the fields filled in that depend on the calibrated noise; raises :class:`InputError` if no value is
     possible. ``noise_variance``: of noise in the mean, expected, per coordinate, where parameters tell it without simulation.
-    ``figures``: further ones of a plan, in the terms of the protocol's own paper: plain JSON data.
+    ``figures``: further ones of a plan, in the terms of the protocol's own paper: plain JSON data. ``least_mse``: a lower bound
+    on the mean squared error per coordinate of every plan, before any margin, in squared units of values; None where none is
+    known.
     """
 
     alternatives: Callable[[Any, Target], list[Any]] = lambda protocol, target: []
     finalised: Callable[[Any, Target], Any] = lambda protocol, target: protocol
     noise_variance: Callable[[Any, Target], float | None] = lambda protocol, target: None
     figures: Callable[[Any, Target], dict[str, Any]] = lambda protocol, target: {}
+    least_mse: Callable[[Any, Target], float | None] = lambda protocol, target: None
 
 
 @dataclass(frozen=True)
 class PlanningCost:
     """Memory and time of one core that making a plan takes besides what every plan does: about, measured on one machine.
 
-    ``numbers`` of 8 bytes and ``seconds`` for each pair of parties, and ``seconds_a_party``.
+    ``numbers`` of 8 bytes and ``seconds`` for each pair of parties, ``seconds_a_party``, and ``seconds_of_any`` plan.
     """
 
     numbers: float = 0.0
     seconds: float = 0.0
     seconds_a_party: float = 0.0
+    seconds_of_any: float = 0.0
+
+    def is_dear(self, parties: int) -> bool:
+        """Does a plan for so many parties take longer than all else that a comparison of protocols does?"""
+        return self._taken(parties) > _DEAR_SECONDS
+
+    def _taken(self, parties: int) -> float:
+        return self.seconds * parties**2 + self.seconds_a_party * parties + self.seconds_of_any
 
     def too_much(self, parties: int) -> str:
         """What a plan for so many parties takes that is more than a gigabyte, or than twenty seconds; "" where it is less."""
-        numbers, seconds = self.numbers * parties**2, self.seconds * parties**2 + self.seconds_a_party * parties
+        numbers, seconds = self.numbers * parties**2, self._taken(parties)
         needed = [f"{8 * numbers / 1e9:.2g} GB"] * (numbers > _MOST_NUMBERS)
         return " and ".join(needed + [f"{seconds:.2g} s of one core"] * (seconds > _MOST_SECONDS))
 

@@ -208,6 +208,19 @@ def _figures(protocol: IncA, target: Target) -> dict[str, Any]:
     return grid_figures(protocol, protocol.draw_schedule(target.parties, Seed.public("figures")), target)
 
 
+def _least_mse(protocol: IncA, target: Target) -> float | None:
+    """While nobody leaves, releases add up to all values with each party's own noise alone, of which colluders know their own.
+
+    A plan counts on nobody who leaves, and no weights of n such terms have less than 1/n of their variance.
+    """
+    if target.nats is not None:
+        return None
+    from quietmean.privacy import mu_of_budget
+
+    needed = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
+    return needed / (target.parties - target.colluding) / target.parties
+
+
 def _region(protocol: IncA, target: Target, weight: float) -> Box | None:
     return region_of(protocol, target.dimension)
 
@@ -222,12 +235,12 @@ class IncA(PushSumParameters, Mechanism):
         keeps_target=True,
         transfers_mass=True,
         coordinate_bytes=share_bytes,
-        planning_cost=PlanningCost(seconds_a_party=1.2e-2),
+        planning_cost=PlanningCost(seconds_a_party=1.2e-2, seconds_of_any=2.0),
         gate=ReleaseGate(hidden_variance, guarded, _worst_coalition),
         counts_intercepted=True,
         grid=lambda protocol: protocol.grid,
         inputs=AcceptedValues(region=_region, check=check_room),
-        planning=Planning(_alternatives, _finalised, figures=_figures),
+        planning=Planning(_alternatives, _finalised, figures=_figures, least_mse=_least_mse),
         parts=parts_released,
     )
 

@@ -118,6 +118,15 @@ def _figures(protocol: Muffliato, target: Target) -> dict[str, Any]:
     }
 
 
+def _least_mse(protocol: Muffliato, target: Target) -> float | None:
+    """Every party's own noise hides its value from everybody, and no weights have less than 1/n of its variance."""
+    if target.nats is not None:
+        return None
+    from quietmean.privacy import mu_of_budget
+
+    return (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2 / target.parties
+
+
 def _parts(protocol: Muffliato, schedule: Schedule, trace: ExecutionTrace) -> Array:
     parts = np.zeros(schedule.parties)
     for own, shares in protocol.shares(schedule, trace):
@@ -145,7 +154,7 @@ class Muffliato(MuffliatoParameters, Mechanism):
         checks=Checks(reach=_reach),
         counts_intercepted=True,
         inputs=ON_GRID,
-        planning=Planning(figures=_figures),
+        planning=Planning(figures=_figures, least_mse=_least_mse),
         parts=_parts,
     )
 

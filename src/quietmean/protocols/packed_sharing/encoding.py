@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -357,15 +359,21 @@ def leaving(target: Target) -> int:
 
 def input_chances(target: Target, share: float = DEALING_SHARE) -> Mapping[int, float]:
     """The chance of each number of inputs if every party that leaves misses dealing with chance ``share``."""
-    leavers, missed, dealt = leaving(target), math.log(share), math.log1p(-share)
+    return _chances_of(target.parties, leaving(target), share)
+
+
+@lru_cache(4)
+def _chances_of(parties: int, leavers: int, share: float) -> Mapping[int, float]:
+    missed, dealt = math.log(share), math.log1p(-share)
     ways = math.lgamma(leavers + 1)
     # By logarithms, as with many parties the number of ways is not a double.
-    return {
-        target.parties - missing: math.exp(
+    chances = {
+        parties - missing: math.exp(
             ways - math.lgamma(missing + 1) - math.lgamma(leavers - missing + 1) + missing * missed + (leavers - missing) * dealt
         )
         for missing in range(leavers + 1)
     }
+    return MappingProxyType(chances)
 
 
 def chance_of_fewer(target: Target, minimum: int, share: float = DEALING_SHARE) -> float:
