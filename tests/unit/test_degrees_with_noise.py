@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
-from quietmean.statistics.estimate import chi_squared_test, f_test, t_quantile
+from quietmean.statistics.estimate import chi_squared_test, f_test
 from quietmean.statistics.features.block import Summary
 from quietmean.statistics.kinds.group_means import welch_anova
+from quietmean.statistics.tails import t_quantile
 
 COLUMNS = Columns([Column(name="x", low=-1, high=1), Column(name="group", levels=("a", "b"))])
 MEANS = {"mean(x)": "", "group-means(x, by=group)": "b", "table-1(x, by=group)": "b x mean", "site-effects(x, by=group)": "b"}

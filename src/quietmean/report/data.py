@@ -17,8 +17,8 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.report.released import Stamps
 from quietmean.statistics import Answer, column_means, combined
-from quietmean.statistics.estimate import Z
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.tails import Z
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account

@@ -17,8 +17,8 @@ from quietmean.report.data import LARGEST, SMALLEST, StudyReport
 from quietmean.report.facts import heterogeneity_text
 from quietmean.report.words import rounded_up
 from quietmean.statistics import Answer
-from quietmean.statistics.estimate import Z
 from quietmean.statistics.kinds.curves import QUANTILES
+from quietmean.statistics.tails import Z
 from quietmean.statistics.tidy import Term, terms_of
 
 # More terms than these are a table, not a picture; and of more estimates the first ones are drawn.

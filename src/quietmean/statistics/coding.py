@@ -21,11 +21,13 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.cells import in_single
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import Vector
 from quietmean.core.readable import count_of
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import HALF_A_RECORD
 from quietmean.statistics.statistic import TOTAL, Feature, Released, presence_of, raw
+from quietmean.statistics.tails import Tails
 from quietmean.statistics.transforms import Transform
 
 # Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.
@@ -111,19 +113,20 @@ class Decoder:
             self.sampled,
         )
 
-    def released(self, mean: Array, noise: float, weight: float) -> Released:
-        """What statistics read from a mean vector (d,) with noise of that standard deviation on each coordinate."""
-        return self.of_quantities(self.read @ mean + self.offset, noise, weight)
+    def released(self, mean: Array, noise: float, weight: float, law: NoiseLaw | None = None) -> Released:
+        """What statistics read from a mean vector (d,) with noise of that standard deviation and law on each coordinate."""
+        return self.of_quantities(self.read @ mean + self.offset, noise, weight, law)
 
     def features_read(self, places: Mapping[Feature, Ints]) -> list[Feature]:
         """The features of the vector, by their ``places`` in it, whose coordinates count: of others only what rounding leaves."""
         size = np.abs(self.read).max(axis=0, initial=0.0)
         return [feature for feature, own in places.items() if size[own].max() > _ROUNDING * size.max()]
 
-    def of_quantities(self, quantities: Array, noise: float, weight: float) -> Released:
+    def of_quantities(self, quantities: Array, noise: float, weight: float, law: NoiseLaw | None = None) -> Released:
         """What statistics read from the quantities (q,) themselves."""
-        covariance = noise**2 * self.spread
-        return Released(weight, quantities, covariance, self.places, self.whole, self.counted, self.least, self.sampled)
+        covariance, read = noise**2 * self.spread, None if Tails.of(law).normal else self.read
+        known = (self.places, self.whole, self.counted, self.least, self.sampled)
+        return Released(weight, quantities, covariance, *known, law, read)
 
 
 def places_in(part: Feature, released: Feature) -> Ints:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.statistics.delta_method import numerical_slopes
-from quietmean.statistics.estimate import NEAR, NEAR_TEXT, Estimate, Flag, HypothesisTest, Z, chi_squared_test
+from quietmean.statistics.estimate import NEAR, NEAR_TEXT, Estimate, Flag, HypothesisTest, chi_squared_test
 from quietmean.statistics.survival_curve import Curve, TimeBins, in_half_as_many, up_to
+from quietmean.statistics.tails import Z
 
 # Arms are compared up to the last bin in which each arm has this many noise deviations at risk.
 _LEAST_DEVIATIONS = 3.0

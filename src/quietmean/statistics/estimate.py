@@ -9,12 +9,11 @@ from typing import Any, Self
 
 from quietmean.core.lazy import special
 from quietmean.core.readable import outcome_text, percent_text, some_of
+from quietmean.statistics.intervals import fisher, wilson, within
+from quietmean.statistics.tails import Tails, quantile_of_both, tails
 
 # The only term of a statistic that is one number.
 WHOLE = ""
-LEVEL = 0.95
-# The two-sided quantile of the normal distribution at that level.
-Z = 1.959963984540054
 # The most subjects of a flag that are named.
 _MOST_NAMED = 3
 # What may show more, also where records lack a value.
@@ -166,9 +165,9 @@ HIDING = (NEAR, *UNTESTED)
 
 
 def least_count(deviations: float, error: float, floor: float = HALF_A_RECORD) -> float:
-    """What a number of records must be above to be distinguished from none: so many deviations of its noise, and never rounding
-    alone."""
-    return max(deviations * error, floor)
+    """What a number of records must be above to be distinguished from none: so many deviations of its noise, or as seldom as of
+    normal noise, and never rounding alone."""
+    return max(tails().deviations(deviations) * error, floor)
 
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
@@ -183,11 +182,6 @@ def satterthwaite(variance: float, uncertainty: float) -> float:
     return max(variance**2 / uncertainty, 1.0) if uncertainty > 0 else math.inf
 
 
-def t_quantile(degrees: float) -> float:
-    """The two-sided quantile of Student's distribution at the level of all intervals."""
-    return Z if math.isinf(degrees) else float(special.stdtrit(degrees, (1 + LEVEL) / 2))
-
-
 def t_test(estimate: float, error: float, degrees: float, method: str = "t test") -> HypothesisTest:
     """The test that the true value is 0, both sides; ``method``: what the test is called where ``error`` comes from."""
     symbol = "z" if math.isinf(degrees) else "t"
@@ -195,56 +189,24 @@ def t_test(estimate: float, error: float, degrees: float, method: str = "t test"
         return HypothesisTest(math.nan, (degrees,), math.nan, method, symbol)
     ratio = estimate / error
     tail = float(special.ndtr(-abs(ratio))) if math.isinf(degrees) else float(special.stdtr(degrees, -abs(ratio)))
-    return HypothesisTest(ratio, (degrees,), 2 * tail, method, symbol)
+    return HypothesisTest(ratio, (degrees,), tails().p_value(2 * tail), method, symbol)
 
 
 def chi_squared_test(statistic: float, degrees: float, method: str = "chi-squared test") -> HypothesisTest:
-    return HypothesisTest(statistic, (degrees,), float(special.chdtrc(degrees, max(statistic, 0.0))), method, CHI_SQUARED)
+    tail = float(special.chdtrc(degrees, max(statistic, 0.0)))
+    return HypothesisTest(statistic, (degrees,), tails().p_value(tail), method, CHI_SQUARED)
 
 
 def f_test(statistic: float, first: float, second: float, method: str = "F test") -> HypothesisTest:
     """The test of a ratio of variances; with infinite second degrees of freedom it is a chi-squared test."""
     ratio = max(statistic, 0.0)
     tail = float(special.chdtrc(first, first * ratio)) if math.isinf(second) else float(special.fdtrc(first, second, ratio))
-    return HypothesisTest(statistic, (first, second), tail, method, "F")
-
-
-def wilson(proportion: float, records: float, noise: float) -> tuple[float, float]:
-    """All p with (proportion - p)^2 <= z^2 (p (1 - p) / records + noise): Wilson's interval with the noise's variance in it.
-
-    A proportion that noise moved beyond 0 or 1 counts as that: an interval of one point would look like certainty.
-    """
-    proportion = min(max(proportion, 0.0), 1.0)
-    pull = Z**2 / records
-    middle = (proportion + pull / 2) / (1 + pull)
-    rest = middle**2 - (proportion**2 - Z**2 * noise) / (1 + pull)
-    # Far outside 0 to 1 only noise is left: no p fits as well as the nearest end.
-    reach = math.sqrt(max(rest, 0.0))
-    low, high = (min(max(end, 0.0), 1.0) for end in (middle - reach, middle + reach))
-    return low, high
-
-
-def within(value: float, reach: float, limits: tuple[float, float]) -> tuple[float, float]:
-    """An interval that reaches so far from a value, within its limits.
-
-    A value that noise moved beyond them counts as the nearest: an interval of one point would look like certainty.
-    """
-    low, high = limits
-    inside = min(max(value, low), high)
-    return max(inside - reach, low), min(inside + reach, high)
-
-
-def fisher(value: float, reach: float) -> tuple[float, float]:
-    """The interval of a correlation on the scale of Fisher's z, on which an error is divided by 1 - r^2."""
-    if math.isnan(value) or abs(value) >= 1:
-        return (-1.0, 1.0) if reach > 0 else (value, value)
-    away = reach / (1 - value**2)
-    return math.tanh(math.atanh(value) - away), math.tanh(math.atanh(value) + away)
+    return HypothesisTest(statistic, (first, second), tails().p_value(tail), method, "F")
 
 
 def few(subject: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
     """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
-    if estimate >= 2 * error:
+    if estimate >= tails().deviations(2.0) * error:
         return []
     limit = max(math.ceil(upper), 1)
     return [Flag(FEW, f"{subject}: fewer than {limit:,}. The noise hides how many", terms, float(limit))]
@@ -252,7 +214,7 @@ def few(subject: str, estimate: float, error: float, upper: float, terms: tuple[
 
 def most_of(count: float, error: float, records: float = math.inf) -> int:
     """The number that a count which noise hides is below, at the level of all intervals; ``records``: how many there can be."""
-    return math.floor(min(max(count, 0.0) + Z * error, records)) + 1
+    return math.floor(min(max(count, 0.0) + tails().quantile() * error, records)) + 1
 
 
 def near_threshold(subject: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
@@ -264,18 +226,6 @@ def near_threshold(subject: str, ratio: float, terms: tuple[str, ...]) -> list[F
     if not 1 < ratio < _CLEAR:
         return []
     return [Flag.shared(NEAR, subject, NEAR_TEXT, terms)]
-
-
-def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:
-    """The ends of all r with square r^2 + slope r + constant <= 0, infinite where the set has no end (Fieller, JRSS B 16, 1954).
-
-    A set of two rays, or of all numbers, is from -inf to inf; an empty one is the point where the left side is least.
-    """
-    rest = slope**2 - 4 * square * constant
-    if square <= 0:
-        return -math.inf, math.inf
-    middle, reach = -slope / (2 * square), math.sqrt(max(rest, 0.0)) / (2 * square)
-    return middle - reach, middle + reach
 
 
 Interval = tuple[float, float]
@@ -315,13 +265,19 @@ class Estimate:
 
     @classmethod
     def normal(
-        cls, term: str, value: float, noise: float, sampling: float, limits: Interval = ANYTHING, degrees: float = math.inf
+        cls,
+        term: str,
+        value: float,
+        noise: float,
+        sampling: float,
+        limits: Interval = ANYTHING,
+        degrees: float = math.inf,
+        own: Tails | None = None,
     ) -> Estimate:
         """Make one from the variances of noise and of sampling, and the degrees of freedom of their sum; intervals are cut at the
-        ``limits``."""
-        errors = _errors(noise, sampling)
-        ends = [within(value, factor * error, limits) for factor, error in zip((Z, t_quantile(degrees)), errors, strict=True)]
-        return cls(term, value, *errors, *limits, ends[0], ends[1])
+        ``limits``. ``own``: the tails of this noise, by default those of any that is being decoded."""
+        ends = [within(value, reach, limits) for reach in _reaches(noise, sampling, degrees, own)]
+        return cls(term, value, *_errors(noise, sampling), *limits, ends[0], ends[1])
 
     @classmethod
     def ratio(
@@ -331,7 +287,7 @@ class Estimate:
         tested against 1. ``change``: by how much half as many bins move the logarithm."""
         noise_only, both = _errors(noise, sampling)
         value, more = math.exp(log), change or 0.0
-        reaches = [Z * noise_only + more, t_quantile(degrees) * both + more]
+        reaches = [reach + more for reach in _reaches(noise, sampling, degrees)]
         ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in reaches]
         test = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees)
         resolution = None if change is None else (value - math.exp(log - change), exp_or_infinite(log + change) - value)
@@ -344,16 +300,15 @@ class Estimate:
     @classmethod
     def correlation(cls, term: str, value: float, noise: float, sampling: float, degrees: float = math.inf) -> Estimate:
         """Make a correlation, whose intervals are on the scale of Fisher's z."""
-        errors = _errors(noise, sampling)
-        ends = [fisher(value, factor * error) for factor, error in zip((Z, t_quantile(degrees)), errors, strict=True)]
-        return cls(term, value, *errors, -1.0, 1.0, ends[0], ends[1])
+        ends = [fisher(value, reach) for reach in _reaches(noise, sampling, degrees)]
+        return cls(term, value, *_errors(noise, sampling), -1.0, 1.0, ends[0], ends[1])
 
     @classmethod
-    def proportion(cls, term: str, value: float, noise: float, records: float) -> Estimate:
-        """Make a part of so many records from the variance of its noise, with Wilson's interval."""
+    def proportion(cls, term: str, value: float, noise: float, records: float, own: Tails | None = None) -> Estimate:
+        """Make a part of so many records from the variance of its noise, with Wilson's interval; ``own``: its tails."""
         inside = min(max(value, 0.0), 1.0)
-        estimate = cls.normal(term, value, noise, inside * (1 - inside) / records, (0.0, 1.0))
-        return replace(estimate, of_population=wilson(value, records, noise))
+        estimate = cls.normal(term, value, noise, inside * (1 - inside) / records, (0.0, 1.0), own=own)
+        return replace(estimate, of_population=wilson(value, records, noise, own))
 
     @classmethod
     def unknown(cls, term: str, limits: Interval = ANYTHING) -> Estimate:
@@ -433,6 +388,12 @@ def _errors(noise: float, sampling: float) -> tuple[float, float]:
     """The standard errors of noise alone and of both, from variances."""
     noise = max(noise, 0.0)
     return math.sqrt(noise), math.sqrt(noise + max(sampling, 0.0))
+
+
+def _reaches(noise: float, sampling: float, degrees: float, own: Tails | None = None) -> tuple[float, float]:
+    """Half the widths of both intervals, from variances."""
+    law, (alone, both) = own or tails(), _errors(noise, sampling)
+    return law.quantile() * alone, quantile_of_both(noise, sampling, degrees, law) * both
 
 
 def exp_or_infinite(power: float) -> float:

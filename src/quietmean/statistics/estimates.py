@@ -18,7 +18,6 @@ from quietmean.core.tables import Kinds, Tabular
 from quietmean.statistics.estimate import (
     ASK_FOR_MORE,
     HIDING,
-    LEVEL,
     OF_A_POPULATION,
     THESE_RECORDS,
     UNTESTED,
@@ -27,9 +26,9 @@ from quietmean.statistics.estimate import (
     Flag,
     HypothesisTest,
     Interval,
-    Z,
     known,
 )
+from quietmean.statistics.tails import LEVEL, Tails, Z
 
 # An interval is flagged if bins are known to account for more than this part of it.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
@@ -120,9 +119,11 @@ class Estimates(TableFile):
         return cls(each, noise_only, flags=(*flags, *_coarse(each, noise_only)), **more)
 
     @classmethod
-    def number(cls, value: float, standard_error: float, low: float, high: float, **more: Any) -> Self:
-        """The estimate of a statistic that is one number, of whose population nothing is said."""
-        return cls((Estimate.normal(WHOLE, value, standard_error**2, 0.0, (low, high)),), noise_only=True, **more)
+    def number(
+        cls, value: float, standard_error: float, low: float, high: float, *, own: Tails | None = None, **more: Any
+    ) -> Self:
+        """The estimate of a statistic that is one number, of whose population nothing is said; ``own``: its noise's tails."""
+        return cls((Estimate.normal(WHOLE, value, standard_error**2, 0.0, (low, high), own=own),), noise_only=True, **more)
 
     @classmethod
     def nothing_present(cls, subject: str, limits: Mapping[str, Interval], headline: tuple[str, ...] = ()) -> Self:

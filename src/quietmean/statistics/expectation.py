@@ -18,11 +18,12 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.allocation import USUAL_SPREAD, noise_over_sampling
 from quietmean.statistics.columns import Column
-from quietmean.statistics.estimate import NOT_TOLD, Z, known
+from quietmean.statistics.estimate import NOT_TOLD, known
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
 from quietmean.statistics.scenario import ROWS, SyntheticRecords
 from quietmean.statistics.statistic import Statistic
+from quietmean.statistics.tails import Z
 from quietmean.statistics.workload import Workload
 
 Pair = tuple[float, float]

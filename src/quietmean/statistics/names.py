@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 # Fields of statistics whose text has a grammar of its own: names in it keep their backquotes until it is read.
 READ_LATER = ("where", "formula", "of")
@@ -132,3 +133,14 @@ def _in_brackets(text: str) -> Iterator[tuple[str, str, int]]:
                 opened = [begin for begin in opened if begin < same[-1]]
     for (kind, token), change in zip(tokens, changes, strict=True):
         yield kind, token, change
+
+
+def brief(value: Any, key: str) -> str:
+    """A field as short as it can be read back from."""
+    if isinstance(value, list):
+        return " ".join(quoted(item, ",~ ") if isinstance(item, str) else brief(item, key) for item in value)
+    if isinstance(value, str):
+        return value if key in READ_LATER else quoted(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

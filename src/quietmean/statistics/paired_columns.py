@@ -27,6 +27,7 @@ from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.tails import tails
 
 # Means of x^i y^j by (i, j), each of shape (points,): they may be complex, for derivatives.
 Means = Mapping[tuple[int, int], NDArray[Any]]
@@ -309,7 +310,7 @@ def clearance(pair: PairOfColumns, function: PairFunction) -> float:
     """How many times what the noise hides a variance is, the only term of the function: hidden up to 1."""
     known = pair.estimated(function)
     width = sum(vertex.half**2 for vertex in pair.columns)
-    least = max(_LEAST_VARIANCE * math.sqrt(known.noise[0]), _ROUNDING * width)
+    least = max(tails().deviations(_LEAST_VARIANCE) * math.sqrt(known.noise[0]), _ROUNDING * width)
     return float(known.values[0]) / least
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -15,14 +15,15 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.mixtures import Sums
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of, require_complete
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import HALF_A_RECORD
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.influence_bounds import Around
-from quietmean.statistics.names import READ_LATER, quoted
+from quietmean.statistics.names import brief, quoted
 from quietmean.statistics.scenario import EXPECT, OF_NUMBERS, SyntheticRecords, expectation_field, require_expected
+from quietmean.statistics.tails import Tails
 
 # Columns by name, each of shape (rows,). Numbers lie inside the declared bounds, the middle of them where one is missing; levels
 # are their places, NaN where one is missing. Under presence_of(name), 1 where the value is present and 0 where it is missing;
@@ -200,6 +201,8 @@ class Released:
     where no feature knows that part, and nor does anybody. A statistic reads :attr:`records`, or divides by a quantity, but
     never takes all of ``weight`` for records. ``least``: the least number of records that is more than rounding; where parties
     count once, parts of them may be small. ``sampled``: are answers about more than these records? Else no sampling is counted.
+    ``law``: of the noise of each coordinate of a mean vector, None for normal noise; ``read``: their weights in the quantities,
+    (q, d).
     """
 
     weight: float
@@ -210,6 +213,8 @@ class Released:
     counted: bool = True
     least: float = HALF_A_RECORD
     sampled: bool = True
+    law: NoiseLaw | None = None
+    read: Array | None = field(default=None, repr=False)
 
     @property
     def part(self) -> float:
@@ -243,11 +248,30 @@ class Released:
         variance = float(weights @ self.covariance(feature) @ weights)
         return float(weights @ self.mean(feature)), max(variance, 0.0) ** 0.5
 
+    def tails(self, feature: Feature, weights: Array) -> Tails:
+        """How far the noise of a weighted sum of quantities reaches, with weights (size,)."""
+        return Tails.of(self.law, None if self.read is None else weights @ self.read[self.places[feature]])
+
+    def tails_of_each(self, feature: Feature) -> list[Tails]:
+        """How far the noise of each quantity of a feature reaches."""
+        rows = [None] * feature.size if self.read is None else list(self.read[self.places[feature]])
+        return [Tails.of(self.law, row) for row in rows]
+
     def sums(self, feature: Feature, weights: Array) -> Released:
         """Take weighted sums of a feature's quantities in their place, by weights (sums, size)."""
-        quantities, covariance = weights @ self.mean(feature), weights @ self.covariance(feature) @ weights.T
+        change = np.zeros((len(weights), len(self.quantities)))
+        change[:, self.places[feature]] = weights
         places = {feature: np.arange(len(weights))}
-        return replace(self, quantities=quantities, deviations=covariance, places=places, whole=None, counted=False)
+        return replace(self.changed(change), places=places, whole=None, counted=False)
+
+    def changed(self, change: Array, constant: Array | float = 0.0) -> Released:
+        """Take ``change`` (p, q) times the quantities, less a constant (p,), in their place."""
+        return replace(
+            self,
+            quantities=change @ self.quantities - constant,
+            deviations=change @ self.deviations @ change.T,
+            read=None if self.read is None else change @ self.read,
+        )
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
@@ -343,12 +367,12 @@ class Statistic(Configured, ABC):
     def text(self) -> str:
         """The name of the statistic in reports: as on the command line, without its share and what it expects."""
         fields = self.describe()
-        by_place = [_brief(fields[name], name) for name in self.by_place if name in fields]
+        by_place = [brief(fields[name], name) for name in self.by_place if name in fields]
         if self.takes_all and self.by_place[-1] in fields:
             by_place[-1:] = map(quoted, fields[self.by_place[-1]])
         meant = self.meant_in_words(fields)
         named = [
-            f"{field.key}={_brief(field.to_json(getattr(self, name)), field.key)}"
+            f"{field.key}={brief(field.to_json(getattr(self, name)), field.key)}"
             for name, field in parameters_of(type(self)).items()
             if field.key in (*fields, *meant) and field.key not in (*self.by_place, "share", EXPECT)
             if field.default is OPEN or getattr(self, name) != meant.get(field.key, field.default)
@@ -419,31 +443,3 @@ def require_records(statistic: Statistic, columns: Columns) -> None:
             f"{statistic.text} adds up records, but the unit is party, where each party counts once. Ask for a mean or a "
             "proportion, or protect records with unit record."
         )
-
-
-def _brief(value: Any, key: str) -> str:
-    """A field as short as it can be read back from."""
-    if isinstance(value, list):
-        return " ".join(quoted(item, ",~ ") if isinstance(item, str) else _brief(item, key) for item in value)
-    if isinstance(value, str):
-        return value if key in READ_LATER else quoted(value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
-
-
-def domain_of_sums(feature: Feature, scale: float) -> InputDomain:
-    """The domain of sums of rows, no longer than one encoding may be."""
-    largest = min(feature.domain.largest, feature.length)
-    return InputDomain((Sums(size=feature.size, length=feature.length, largest_coordinate=largest, scale=scale),))
-
-
-def scaled_domain(feature: Feature, scale: float) -> InputDomain:
-    """The domain of encodings times a scale. Raises :class:`InputError` where the feature states a domain that is not theirs."""
-    domain = feature.domain
-    if domain.size != feature.size or domain.diameter > feature.sensitivity * (1 + 1e-9):
-        raise InputError(
-            f"{type(feature).__name__} of sensitivity {feature.sensitivity:g} states a domain of diameter "
-            f"{domain.diameter:g} and {domain.size} coordinates. State the domain of its encodings."
-        )
-    return domain.times(scale)

@@ -24,6 +24,7 @@ from quietmean.statistics.estimate import NOT_TOLD, Flag
 from quietmean.statistics.estimates import Estimates, possible
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
+from quietmean.statistics.tails import decoded_with
 
 # What differs by less, of itself and of its error, is the same but for rounding.
 _NEAR = 1e-6
@@ -225,9 +226,10 @@ class DeclaredStatistic:
     def to_predict(self, released: Released) -> Estimates:
         """Also the terms for which no interval holds, which a prediction may use and a report may not."""
         view = self._read(released)
-        estimates = self.statistic.decode(view, self.seen)
-        if self.condition is not None and view.whole is None:
-            estimates = self._without_outsiders(estimates, view)
+        with decoded_with(released.law):
+            estimates = self.statistic.decode(view, self.seen)
+            if self.condition is not None and view.whole is None:
+                estimates = self._without_outsiders(estimates, view)
         return estimates
 
     def counted(self, estimates: Estimates, released: Released) -> Estimates:
@@ -299,8 +301,7 @@ class DeclaredStatistic:
         change, nothing = self._without_others(released.places, places, len(inside), released.whole)
         # Where no feature knows all records, there is nothing to take out of it.
         constant = nothing if released.counted else np.zeros(len(nothing))
-        quantities, deviations = change @ released.quantities - constant, change @ released.deviations @ change.T
-        return replace(released, quantities=quantities, deviations=deviations, places=places, whole=inside, counted=False)
+        return replace(released.changed(change, constant), places=places, whole=inside, counted=False)
 
     def _without_others(
         self, all_places: Mapping[Feature, Ints], places: Mapping[Feature, Ints], size: int, every: Array | None

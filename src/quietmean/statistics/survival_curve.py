@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.statistics.estimate import Z
 from quietmean.statistics.estimates import monotone
 from quietmean.statistics.features import Axis
+from quietmean.statistics.tails import Z, tails
 
 Places = Ints
 
@@ -164,7 +164,7 @@ class Curve:
 
     def bins_with(self, deviations: float) -> int:
         """The number of first bins in which at least this many noise deviations are at risk."""
-        fewest = np.maximum(_LEAST_AT_RISK, deviations * self.risk_noise)
+        fewest = np.maximum(_LEAST_AT_RISK, tails().deviations(deviations) * self.risk_noise)
         # Without noise all may have the event: then nobody is at risk in the next bin.
         enough = (self.at_risk >= fewest) & (self.at_risk > self.events - fewest)
         return len(enough) if enough.all() else int(np.argmin(enough))
@@ -183,7 +183,7 @@ class Curve:
     def near(self) -> Places:
         """The shown bins with so few at risk that they are known because noise happened to be in their favour, or nearly so."""
         risk, errors = self.at_risk[self.shown], self.risk_noise[self.shown]
-        return self.shown[risk < _NEAR * _LEAST_DEVIATIONS * errors]
+        return self.shown[risk < _NEAR * tails().deviations(_LEAST_DEVIATIONS) * errors]
 
     @cached_property
     def survival(self) -> Array:
@@ -239,7 +239,7 @@ class Curve:
         if count == 0:
             return np.zeros(0)
         usual = max(float(self.events[:count].sum() / self.at_risk[:count].sum()), 0.0)
-        weight = np.maximum(_LEAST_DEVIATIONS * self.risk_noise[count:], 1.0)
+        weight = np.maximum(tails().deviations(_LEAST_DEVIATIONS) * self.risk_noise[count:], 1.0)
         # What is usual in a bin, not at one time.
         expected = weight * np.where(self._instant[count:], 0.0, usual)
         hazards = (self.events[count:] + expected) / (np.maximum(self.at_risk[count:], 0.0) + weight)
@@ -306,7 +306,7 @@ class Curve:
         distances from the estimate are added in squares (Zou and Donner, Statistics in Medicine 27, 2008).
         """
         # Beyond 0 and 1 an interval of one point would look like certainty.
-        survival, reach = np.clip(self.survival, 0.0, 1.0), Z * self.noise_errors
+        survival, reach = np.clip(self.survival, 0.0, 1.0), tails().quantile() * self.noise_errors
         alone = np.column_stack([survival, survival])
         if sampled:
             both = zip(survival.tolist(), self.sampling_errors.tolist(), strict=True)

@@ -20,6 +20,7 @@ from quietmean.statistics.estimates import monotone
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.features.block import LEAST_PRESENT, Summary
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.tails import tails
 
 # Bins so narrow that few pairs are tied; they need hardly more noise than few bins would.
 USUAL_BINS = 384
@@ -166,13 +167,13 @@ def difference_of_means(
     variance = sum(part * each.variance for part, each in zip(parts, pair, strict=True))
     released = first.noise_with(second)
     noise_of_it = spread(np.array([0.0, parts[0], 0.0, parts[1]]), released)
-    if variance <= _LEAST_VARIANCE * math.sqrt(noise_of_it):
+    if variance <= tails().deviations(_LEAST_VARIANCE) * math.sqrt(noise_of_it):
         flags.append(
             Flag("no-variance", f"{column.name}: the noise hides the variance. No standardised difference is known", (term,))
         )
         return Estimate.unknown(term)
     if noise_of_it > 0:
-        ratio = variance / (_LEAST_VARIANCE * math.sqrt(noise_of_it))
+        ratio = variance / (tails().deviations(_LEAST_VARIANCE) * math.sqrt(noise_of_it))
         flags += near_threshold(f"standardised difference of {column.name}", ratio, (term,))
     value = (second.mean - first.mean) / math.sqrt(variance)
     by_variance = value**2 / (4 * variance**2)

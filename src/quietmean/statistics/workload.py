@@ -13,10 +13,12 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, PrivacyUnit, counted_text, in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.coding import Decoder, Encoded, Groups, sums_of
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.domains import domain_of_sums, scaled_domain
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.persons import Grouped
@@ -26,10 +28,8 @@ from quietmean.statistics.statistic import (
     Records,
     Released,
     Statistic,
-    domain_of_sums,
     presence_of,
     raw,
-    scaled_domain,
 )
 from quietmean.statistics.subgroups import DeclaredStatistic
 
@@ -352,15 +352,17 @@ class Workload:
         outside: Mask = (records < low) | (records > high)
         return outside
 
-    def decode(self, mean: Vector, noise: float, weight: float, *, step: float = 0.0) -> tuple[Answer, ...]:
+    def decode(
+        self, mean: Vector, noise: float, weight: float, *, step: float = 0.0, law: NoiseLaw | None = None
+    ) -> tuple[Answer, ...]:
         """The answers from the mean vector, shape (d,), of total ``weight``.
 
-        ``noise``: standard deviation on each coordinate. ``step``: that of the grid for which units were encoded; 0 for none.
-        Nothing is known without any weight.
+        ``noise``: standard deviation on each coordinate; ``law``: its law, by default a normal one. ``step``: that of the grid
+        for which units were encoded; 0 for none. Nothing is known without any weight.
         """
         if not weight:
             return tuple(answer.unknown(NOBODYS) for answer in self.decode(np.zeros(self.dimension), 0.0, 1.0, step=step))
-        released = self.decoder(step).released(mean, noise, weight)
+        released = self.decoder(step).released(mean, noise, weight, law)
         records, counted = float(np.rint(released.records)), in_words_of(self.unit, "records", self.rows)
         return tuple(
             Answer(each, self._estimates(each, released), records, self.budget_part(each), counted) for each in self.statistics

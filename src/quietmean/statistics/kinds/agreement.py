@@ -14,12 +14,13 @@ from quietmean.core.lazy import special
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm, ratio
-from quietmean.statistics.estimate import Flag, Z, chi_squared_test, least_count, t_test
+from quietmean.statistics.estimate import Flag, chi_squared_test, least_count, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis
 from quietmean.statistics.paired_columns import NOTHING, OfPair, Pair, about_spread, clearance
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.tails import Z, tails
 
 KAPPA, AGREEMENT = SmoothTerm("kappa", (-1.0, 1.0)), SmoothTerm("agreement", (0.0, 1.0))
 NONE, LINEAR, QUADRATIC = "none", "linear", "quadratic"
@@ -69,7 +70,7 @@ class Kappa(OfCells):
         weights = self._disagreement(levels)
         # The disagreement that the margins alone would give.
         chance = cells.smooth(lambda counts: _parts(counts, weights)[:, 1:])
-        if not chance.values[0] > max(_LEAST_CHANCE * chance.errors[0], _ROUNDING):
+        if not chance.values[0] > max(tails().deviations(_LEAST_CHANCE) * chance.errors[0], _ROUNDING):
             text = "the noise hides how often both would differ by chance. No kappa is known"
             flag = Flag("no-chance", text, (KAPPA.name,))
             return Estimates.of([KAPPA.unknown, agreement], flags=(flag,), headline=(KAPPA.name,))

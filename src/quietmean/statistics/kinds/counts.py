@@ -49,7 +49,8 @@ class Sum(Statistic):
         value, noise = released.weighted(reading.feature, reading.top)
         records = released.weight
         ends = (min(column.low, 0.0) * records, max(column.high, 0.0) * records)
-        return Estimates.number(value * records, noise * records, *ends, reason=COUNTED, method="linear")
+        own = released.tails(reading.feature, reading.top)
+        return Estimates.number(value * records, noise * records, *ends, own=own, reason=COUNTED, method="linear")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -95,8 +96,10 @@ class Count(Statistic):
         return (TermReading(WHOLE, feature, weights, adds_up=True),)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        value, error = (sums * released.weight for sums in released.weighted(*self._weights(columns)))
-        estimates = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
+        feature, weights = self._weights(columns)
+        value, error = (sums * released.weight for sums in released.weighted(feature, weights))
+        own = released.tails(feature, weights)
+        estimates = Estimates.number(value, error, 0.0, released.weight, own=own, reason=COUNTED, method="linear")
         return replace(estimates, flags=tuple(few(self.text, value, error, float(estimates.of_noise[0, 1]), estimates.terms)))
 
 
@@ -132,20 +135,19 @@ class Histogram(Statistic):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
-        return counts(released, released.mean(table), released.covariance(table), table.axes[0].labels)
+        return counts(released, table, table.axes[0].labels)
 
 
-def counts(
-    released: Released, parts: Array, covariance: Array, terms: tuple[str, ...], names: tuple[str, ...] | None = None
-) -> Estimates:
-    """Counts of cells, from the parts of the released weight in them and the covariance of these; ``names``: in sentences.
+def counts(released: Released, table: CellIndicators, terms: tuple[str, ...], names: tuple[str, ...] | None = None) -> Estimates:
+    """Counts of the cells of a table, each a term; ``names``: in sentences.
 
     Where counts are private most of that is empty, and sampling errors are those of records whose number is random as well.
     """
     records, entries, flags = released.weight, [], []
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0)).tolist()
-    for term, name, part, error in zip(terms, names or terms, parts.tolist(), errors, strict=True):
-        entries.append(Estimate.proportion(term, part, error**2, records).times(records))
+    parts, errors = released.mean(table), np.sqrt(np.maximum(np.diag(released.covariance(table)), 0.0))
+    cells = zip(terms, names or terms, parts.tolist(), errors.tolist(), released.tails_of_each(table), strict=True)
+    for term, name, part, error, own in cells:
+        entries.append(Estimate.proportion(term, part, error**2, records, own).times(records))
         flags += few(name, part, error, entries[-1].interval(released.sampled)[1], (term,)) if error > 0 else []
     total = ", the counts add up to the public number" if released.counted else ""
     return Estimates.of(entries, flags=flags, method=f"linear{total}; Wilson's interval with the noise in it")
@@ -262,8 +264,8 @@ def part_of(
         text = f"the values are too few for the noise. {ASK_FOR_MORE}"
         return Estimate.unknown(term, (0.0, 1.0)), [Flag.shared("nothing-present", subject, text, (term,))]
     value = released.weighted(table, chosen)[0] / part
-    error = released.weighted(table, (chosen - value * counted) / part)[1]
-    records = released.weight * part
-    estimate = Estimate.proportion(term, value, error**2, records)
+    gradient = (chosen - value * counted) / part
+    error, records = released.weighted(table, gradient)[1], released.weight * part
+    estimate = Estimate.proportion(term, value, error**2, records, released.tails(table, gradient))
     upper = estimate.interval(released.sampled)[1] * records
     return estimate, [] if parties else few(subject, value, error, upper, (term,))

@@ -15,11 +15,12 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import percent_text
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import CUT, Curves, extent, too_few_bins
-from quietmean.statistics.estimate import Estimate, Flag, Z, chi_squared_test, exp_or_infinite, least_count, t_test
+from quietmean.statistics.estimate import Estimate, Flag, chi_squared_test, exp_or_infinite, least_count, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.tails import quantile_of_both, tails
 from quietmean.statistics.timed import Timed
 
 # An arm with fewer noise deviations of events has no hazard.
@@ -233,7 +234,7 @@ def _row(cells: _Cells, logarithms: Array, place: int, row: Estimate, change: fl
     for sampled in (False, True):
         below, above = (abs(_end(cells, logarithms, place, side, sampled) - log) for side in (-1.0, 1.0))
         ends.append((math.exp(log - below - change), exp_or_infinite(log + above + change)))
-        error = (below if log > 0 else above) / Z
+        error = (below if log > 0 else above) / quantile_of_both(row.noise**2, row.error**2 - row.noise**2)
     test = t_test(math.copysign(max(abs(log) - change, 0.0), log), error, math.inf)
     return replace(row, of_noise=ends[0], of_population=ends[1], p_value=test.p_value, statistic=test.statistic)
 
@@ -245,7 +246,8 @@ def _end(cells: _Cells, logarithms: Array, place: int, side: float, sampled: boo
         moved = logarithms.copy()
         moved[place] = log
         score, information, noise = _Fit.of(cells, moved).against(place)
-        return bool(score**2 > Z**2 * (noise + (max(information, 0.0) if sampled else 0.0)))
+        sampling = max(information, 0.0) if sampled else 0.0
+        return bool(score**2 > tails().quantile(noise, sampling) ** 2 * (noise + sampling))
 
     kept, step = float(logarithms[place]), _FIRST_STEP
     while not rejected(kept + side * step):

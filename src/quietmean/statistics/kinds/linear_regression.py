@@ -36,6 +36,7 @@ from quietmean.statistics.names import split
 from quietmean.statistics.paired_columns import PairMoments, of_line
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.tails import tails
 
 INTERCEPT = "(Intercept)"
 # Noise deviations of a product that the least eigenvalue of the covariates' covariance must have; a smaller one is raised.
@@ -216,7 +217,7 @@ def inverse_of(centred: CentredMoments, terms: tuple[str, ...]) -> tuple[Array |
     count = len(terms) - 1
     eigenvalues, vectors = np.linalg.eigh(centred.covariance[:count, :count])
     error = float(centred.errors[:count, :count].max())
-    least, flags = _LEAST_EIGENVALUE * error, list[Flag]()
+    least, flags = tails().deviations(_LEAST_EIGENVALUE) * error, list[Flag]()
     if (low := eigenvalues < least).any():
         text = "the noise hides how the covariates differ. Leave one out, or ask for a larger epsilon"
         flags.append(Flag(NOT_IDENTIFIED, text, _along(vectors[:, low], terms)))

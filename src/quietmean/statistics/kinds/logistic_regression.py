@@ -24,7 +24,6 @@ from quietmean.statistics.estimate import (
     TOO_FEW_COMPLETE,
     Estimate,
     Flag,
-    Z,
     least_count,
 )
 from quietmean.statistics.estimates import Estimates
@@ -32,6 +31,7 @@ from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.tails import tails
 
 AUC = "auc"
 REASON = (
@@ -96,7 +96,7 @@ class LogisticRegression(Regression):
             float(centred.means[-1]),
             math.sqrt(max(float(centred.mean_slopes[-1] @ centred.noise @ centred.mean_slopes[-1]), 0.0)),
         )
-        if 1 - abs(mean) <= max(_LEAST_CLASS * error, _LEAST_PART):
+        if 1 - abs(mean) <= max(tails().deviations(_LEAST_CLASS) * error, _LEAST_PART):
             return _unknown(terms, f"the outcome is nearly always the same, as far as the noise shows. {ASK_FOR_MORE}")
         all_terms = (*terms, AUC)
         if not levels.covariates:
@@ -228,13 +228,14 @@ def _discriminant(means: Array, covariance: Array, added: float, covariates: tup
 
 def _area(distance: float, error: float, flags: list[Flag]) -> Estimate:
     """The area under the curve of two normal classes whose scores are the squared distance apart."""
-    if distance <= _LEAST_DISTANCE * error or distance <= 0:
+    if distance <= tails().deviations(_LEAST_DISTANCE) * error or distance <= 0:
         flags.append(Flag("no-separation", "the noise hides how far the classes are apart. No area under the curve is known"))
         return Estimate.unknown(AUC, (0.0, 1.0))
     value = float(special.ndtr(math.sqrt(distance / 2)))
     slope = math.exp(-distance / 4) / math.sqrt(2 * math.pi) / math.sqrt(2 * distance) / 2
     row = Estimate.normal(AUC, value, (slope * error) ** 2, 0.0, (0.0, 1.0))
-    ends = [float(special.ndtr(math.sqrt(max(end, 0.0) / 2))) for end in (distance - Z * error, distance + Z * error)]
+    reach = tails().quantile() * error
+    ends = [float(special.ndtr(math.sqrt(max(end, 0.0) / 2))) for end in (distance - reach, distance + reach)]
     return replace(row, of_noise=(ends[0], ends[1]))
 
 

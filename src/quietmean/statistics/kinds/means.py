@@ -27,6 +27,7 @@ from quietmean.statistics.paired_columns import PairMoments, of_correlation
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
+from quietmean.statistics.tails import tails
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -281,8 +282,8 @@ def _clearance(centred: CentredMoments | None, i: int, j: int) -> float:
     """How many times the smaller of both variances is what it must be to be divided by."""
     if centred is None:
         return math.nan
-    errors = np.diag(centred.errors)[[i, j]]
-    return float((np.diag(centred.covariance)[[i, j]] / (_LEAST_VARIANCE * errors)).min()) if errors.min() > 0 else math.inf
+    least = tails().deviations(_LEAST_VARIANCE) * np.diag(centred.errors)[[i, j]]
+    return float((np.diag(centred.covariance)[[i, j]] / least).min()) if least.min() > 0 else math.inf
 
 
 def _correlation(centred: CentredMoments | None, i: int, j: int) -> tuple[float, float, float] | None:
@@ -290,7 +291,7 @@ def _correlation(centred: CentredMoments | None, i: int, j: int) -> tuple[float,
     if centred is None:
         return None
     variances, errors = np.diag(centred.covariance)[[i, j]], np.diag(centred.errors)[[i, j]]
-    if (variances <= np.maximum(_LEAST_VARIANCE * errors, 0.0)).any():
+    if (variances <= np.maximum(tails().deviations(_LEAST_VARIANCE) * errors, 0.0)).any():
         return None
     size = math.sqrt(float(variances.prod()))
     value = min(max(float(centred.covariance[i, j]) / size, -1.0), 1.0)

@@ -18,6 +18,7 @@ from quietmean.statistics.estimate import TOO_FEW_COMPLETE, Estimate, Flag, near
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.tails import tails
 
 # Noise deviations of an entry, times the square root of the number of columns, that eigenvalues must be apart; and of a variance.
 _LEAST_GAP, _LEAST_VARIANCE, _NO_GAP = 4.0, 4.0, 1e-12
@@ -65,7 +66,7 @@ class Pca(OfColumns):
         covariance, slopes = centred.covariance * np.outer(half, half), centred.slopes * np.outer(half, half)[:, :, None]
         errors = centred.errors * np.outer(half, half)
         variances = np.diag(covariance)
-        if (variances <= np.maximum(_LEAST_VARIANCE * np.diag(errors), 0.0)).any():
+        if (variances <= np.maximum(tails().deviations(_LEAST_VARIANCE) * np.diag(errors), 0.0)).any():
             return self._unknown("the noise hides the variance of a column. Leave it out, or ask for a larger epsilon")
         deviations = np.sqrt(variances)
         values = covariance / np.outer(deviations, deviations) if self.scale else covariance

@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.lazy import optimize
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimate import Estimate, Flag, Z, least_count
+from quietmean.statistics.estimate import Estimate, Flag, least_count
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.features.block import LEAST_PRESENT
@@ -22,6 +22,7 @@ from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_f
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
+from quietmean.statistics.tails import tails
 
 # Bins finer than noise and sampling resolve; they need hardly more noise than few bins would.
 USUAL_BINS = 1024
@@ -213,7 +214,9 @@ def _interval(
     With the error of a normal distribution whose interval is as wide as this one with straight lines inside bins.
     """
     distance = distribution.parts - probability * distribution.present
-    reach = Z * np.sqrt(distribution.noise(probability) + sampling)
+    noise = distribution.noise(probability)
+    quantile = tails().quantile(float(noise.max()), sampling)
+    reach = quantile * np.sqrt(noise + sampling)
     edges, column, last = distribution.edges, distribution.axis.column, len(distribution.parts) - 1
     reached, left = np.nonzero(distance + reach >= 0)[0], np.nonzero(distance - reach <= 0)[0]
     # The first bin at whose end so much may be reached, and the last one at whose begin it may not be yet.
@@ -225,7 +228,7 @@ def _interval(
     if end > last and edges[-1] < column.high:
         flags.append(Flag("above-edges", f"the {term} quantile may lie above {edges[-1]:g}. Choose a higher last edge", (term,)))
     low, high = _first_above(edges, distance + reach), -_first_above(-edges[::-1], -(distance - reach)[::-1])
-    return max(high - low, 0.0) / (2 * Z), ends, tuple(flags)
+    return max(high - low, 0.0) / (2 * quantile), ends, tuple(flags)
 
 
 def _first_above(edges: Array, values: Array) -> float:

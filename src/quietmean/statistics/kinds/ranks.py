@@ -22,7 +22,6 @@ from quietmean.statistics.estimate import (
     Estimate,
     Flag,
     HypothesisTest,
-    Z,
     chi_squared_test,
     least_count,
     near_threshold,
@@ -34,6 +33,7 @@ from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.scenario import SyntheticRecords, between_groups
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.tails import Z, tails
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 CORRELATION = SmoothTerm(WHOLE, (-1.0, 1.0), "fisher")
@@ -75,7 +75,7 @@ class Spearman(OfCells):
         if not cells.known:
             return self.nothing((CORRELATION,))
         spreads = cells.smooth(lambda counts: _ranks(counts)[:, 1:])
-        clear = float((spreads.values / np.maximum(_LEAST_SPREAD * spreads.errors, _ROUNDING)).min())
+        clear = float((spreads.values / np.maximum(tails().deviations(_LEAST_SPREAD) * spreads.errors, _ROUNDING)).min())
         if clear <= 1:
             text = "the noise hides how values of a column differ, or all are in one bin. No correlation is known"
             return self.nothing((CORRELATION,), Flag("no-correlation", text))

@@ -16,14 +16,16 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.delta_method import Smooth, SmoothTerm, ratio, smooth
-from quietmean.statistics.estimate import Estimate, Flag, Z, least_count, quadratic_set, t_quantile
+from quietmean.statistics.estimate import Estimate, Flag, least_count
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
 from quietmean.statistics.fields import cluster_field, numbers_field
 from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.intervals import quadratic_set
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.tails import quantile_of_both, tails
 
 ALL = "all"
 RATIO, DIFFERENCE, STANDARDISED = ratio("rate-ratio"), SmoothTerm("rate-difference"), SmoothTerm("standardised")
@@ -54,7 +56,7 @@ class _Group:
 
     @property
     def known(self) -> bool:
-        return self.time > max(_LEAST_TIME * math.sqrt(max(self.noise[1, 1], 0.0)), 0.0)
+        return self.time > max(tails().deviations(_LEAST_TIME) * math.sqrt(max(self.noise[1, 1], 0.0)), 0.0)
 
     @property
     def noise_of_events(self) -> float:
@@ -96,9 +98,9 @@ class _Group:
         """All r with (events - r time)^2 <= q^2 (f r time + noise of events - r time), where f r time is the variance of sampling
         at the rate itself: right for few events and uncertain time."""
         (own, both), (_, timed) = self.noise[:2, :2].tolist()
-        quantile, part = Z, 0.0
+        quantile, part = tails().quantile(), 0.0
         if sampling:
-            quantile = t_quantile(_combined([1.0], [self.rate], [self])[-1])
+            quantile = quantile_of_both(*self.rate[1:], _combined([1.0], [self.rate], [self])[-1])
             # Without any event nothing says how events vary.
             part = self.sampling / self.events if self.events > 0 else 1.0
         # Infinite where next to nothing is known of how events vary.

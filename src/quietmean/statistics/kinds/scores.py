@@ -25,6 +25,7 @@ from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER, part_of
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.tails import tails
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 AUC = "auc"
@@ -346,7 +347,7 @@ class _Cells:
         values, vectors = np.linalg.eigh(information)
         for value, vector in zip(values.tolist(), vectors.T, strict=True):
             own = np.tile(risk * (1 - risk) * (design @ vector) ** 2, 2)
-            if value <= max(_LEAST_INFORMATION * math.sqrt(spread(own, self.noise)), _SINGULAR * values[-1]):
+            if value <= max(tails().deviations(_LEAST_INFORMATION) * math.sqrt(spread(own, self.noise)), _SINGULAR * values[-1]):
                 return None
         sampling: Array = np.asarray(np.linalg.inv(information), dtype=np.float64)
         return coefficients, sampling @ of_score @ sampling, sampling
@@ -354,7 +355,8 @@ class _Cells:
 
 def _some(counts: Array, noise: Array) -> int:
     """The first cell up to which the counts add up to more than noise hides."""
-    enough = np.cumsum(counts) > _LEAST_BEYOND * np.sqrt(np.maximum(np.diag(noise.cumsum(axis=0).cumsum(axis=1)), 0.0))
+    variances = np.maximum(np.diag(noise.cumsum(axis=0).cumsum(axis=1)), 0.0)
+    enough = np.cumsum(counts) > tails().deviations(_LEAST_BEYOND) * np.sqrt(variances)
     return int(np.argmax(enough)) if enough.any() else len(counts)
 
 

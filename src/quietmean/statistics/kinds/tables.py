@@ -32,6 +32,7 @@ from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.kinds.counts import counts
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released, TermReading
+from quietmean.statistics.tails import tails
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
@@ -81,7 +82,7 @@ class Crosstab(OfCells):
         rows, levels = (axis.labels for axis in table.axes)
         terms = _terms(table)
         names = tuple(f"{self.row} {row} with {self.column} {level}" for row in rows for level in levels)
-        estimates = counts(released, released.mean(table), released.covariance(table), terms, names)
+        estimates = counts(released, table, terms, names)
         cells, labels = self.cells(released, columns), {"rows": list(rows), "columns": list(levels)}
         test, flags = independence(cells.counts, cells.noise)
         margins = KnownMargins.of(cells.counts, cells.noise, released.weight)
@@ -133,7 +134,7 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     distances = (table - expected).ravel()[free]
     statistic = float(distances @ np.linalg.solve(covariance[np.ix_(free, free)], distances))
     flags = []
-    if (expected.ravel() < _LEAST_EXPECTED * np.sqrt(np.maximum(np.diag(noise), 0.0))).any():
+    if (expected.ravel() < tails().deviations(_LEAST_EXPECTED) * np.sqrt(np.maximum(np.diag(noise), 0.0))).any():
         flags.append(Flag("few-expected", "an expected count is within two standard deviations of the noise. The test is rough"))
     return chi_squared_test(statistic, degrees, PEARSON), flags
 
@@ -298,7 +299,7 @@ def _ratio(
 ) -> Estimate:
     """The ratio of two sums with the variance of sampling of its logarithm; unknown where the noise hides one of them."""
     for name in (top, bottom):
-        if not sums[name] > max(_LEAST_SUM * math.sqrt(cells.noise_of(slopes[name])), _NOTHING):
+        if not sums[name] > max(tails().deviations(_LEAST_SUM) * math.sqrt(cells.noise_of(slopes[name])), _NOTHING):
             return term.unknown
     noise = cells.noise_of(slopes[top] / sums[top] - slopes[bottom] / sums[bottom])
     return term.estimate(math.log(sums[top] / sums[bottom]), noise, sampling(sums))
@@ -366,7 +367,8 @@ class Trend(OfCells):
         known = cells.estimated(parts)
         both, of_scores, of_outcomes, _ = known.values.tolist()
         errors = np.sqrt(known.noise).tolist()
-        if not (of_scores > max(_LEAST * errors[1], _ROUNDING) and of_outcomes > max(_LEAST * errors[2], _ROUNDING)):
+        least = [max(tails().deviations(_LEAST) * error, _ROUNDING) for error in errors]
+        if not (of_scores > least[1] and of_outcomes > least[2]):
             text = "the noise hides all but one group, or whether the outcome happens. No trend is known"
             return self.nothing((SLOPE,), Flag("no-trend", text, (SLOPE.name,)))
         # The variance under the hypothesis, that the outcome has the same chance in all groups.

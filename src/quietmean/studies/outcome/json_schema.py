@@ -14,7 +14,7 @@ from quietmean.core.schema import Configured, Parameter, parameters_of
 from quietmean.protocols import registry
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.target import ALL_AFTER_FIRST
-from quietmean.statistics.estimate import LEVEL
+from quietmean.statistics.tails import LEVEL
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -20,7 +20,7 @@ from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.readable import Fact, delta_shown, epsilon_shown, listed
-from quietmean.planning.accuracy import stated_variance
+from quietmean.planning.accuracy import stated_law, stated_variance
 from quietmean.planning.gate import GateRecord, GateRefused, kept_at_gate
 from quietmean.planning.influence import ImpossibleResult, Influence, ReleasedSum, influence_of, require_possible
 from quietmean.planning.plan import Plan
@@ -340,7 +340,7 @@ def conclude(
     counted = execution.counted_weight()
     step = execution.protocol.numbers().step
     noise = float(np.sqrt(stated_variance(execution))) if counted else np.inf
-    answers = workload.decode(mean, noise, counted, step=step)
+    answers = workload.decode(mean, noise, counted, step=step, law=stated_law(execution) if counted else None)
     if parts := execution.in_part:
         answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
     return StudyOutcome(

@@ -1,0 +1,95 @@
+"""Quantiles of Laplace noise: exact for one coordinate, by tables for sums, and never too short where weights are not known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from quietmean.core.noise_law import NoiseKind, NoiseLaw
+from quietmean.statistics.tails import Tails, Z, decoded_with, tails
+
+FINE = NoiseLaw(NoiseKind.LAPLACE, 1.0, 1.0, 1e-3)
+NO_STEPS = NoiseLaw(NoiseKind.LAPLACE, 1.0, 1.0)
+MORE = NoiseLaw(NoiseKind.LAPLACE, 1.0, 1.25, 0.01)
+COARSE = NoiseLaw(NoiseKind.LAPLACE, 1.0, 1.0, 1.0)
+
+
+def sizes(*weights: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array(weights)
+
+
+def test_noise_without_a_law_or_a_gaussian_one_is_normal() -> None:
+    for normal in (Tails.of(None), Tails.of(NoiseLaw(NoiseKind.GAUSSIAN, 3.0)), tails()):
+        assert (normal.quantile(), normal.quantile(2.0, 1.0), normal.deviations(4.0), normal.p_value(0.01)) == (Z, Z, 4.0, 0.01)
+
+
+@pytest.mark.parametrize("law", [FINE, NO_STEPS])
+def test_one_laplace_noise_has_its_own_quantile(law: NoiseLaw) -> None:
+    """95 % within ln(20) b, which is sqrt(2) b per standard deviation: 2.118, and not 1.960."""
+    assert Tails.of(law, sizes(-3.0)).quantile() == pytest.approx(math.log(20) / math.sqrt(2), rel=1e-3)
+    # Beyond four normal deviations is 6.3e-5 of the noise: of this noise beyond 6.84 of them.
+    assert Tails.of(law).deviations(4.0) == pytest.approx(-math.log(2 * stats.norm.sf(4)) / math.sqrt(2), rel=1e-3)
+    assert Tails.of(law).p_value(2 * stats.norm.sf(3)) == pytest.approx(math.exp(-3 * math.sqrt(2)), rel=2e-3)
+
+
+def test_one_noise_of_few_steps_is_exact() -> None:
+    """P(|X| > n) = 2 a^(n + 1) / (1 + a): 0.073 beyond two steps, 0.027 beyond three."""
+    reach = Tails.of(COARSE, sizes(1.0)).quantile() * math.sqrt(COARSE.variance)
+    assert reach == pytest.approx(3.0, rel=1e-9)
+
+
+def test_sums_are_between_one_noise_and_normal_noise() -> None:
+    """Of two alike P(|X| > x b) = e^-x (1 + x / 2); of shape two it is the same law."""
+    two = Tails.of(FINE, sizes(1.0, 1.0)).quantile()
+    beyond = two * 2
+    assert math.exp(-beyond) * (1 + beyond / 2) == pytest.approx(0.05, rel=0.01)
+    assert two == pytest.approx(Tails.of(NoiseLaw(NoiseKind.LAPLACE, 1.0, 2.0, 1e-3), sizes(1.0)).quantile(), rel=3e-3)
+    assert Z < Tails.of(FINE, np.ones(1000)).quantile() < 1.001 * Z + 0.003
+
+
+@pytest.mark.parametrize("law", [FINE, MORE, COARSE])
+@pytest.mark.parametrize("weights", [sizes(1.0, 0.5), sizes(0.9, -0.1, -0.1, -0.1), sizes(1.0)])
+@pytest.mark.parametrize("sampling", [0.0, 0.4, 5.0])
+def test_quantiles_hold_as_often_as_they_say(
+    law: NoiseLaw, weights: np.ndarray[tuple[int], np.dtype[np.float64]], sampling: float
+) -> None:
+    """Of 100 000 draws from numpy's own generator, seed 5: the share beyond is within 5 standard errors, or fewer where steps
+    are few."""
+    rng = np.random.default_rng(5)
+    draws, ratio = 100_000, math.exp(-law.step / law.scale)
+    x, y = (rng.negative_binomial(law.shape, 1 - ratio, (draws, len(weights))) for _ in range(2))
+    noise = (x - y) * law.step @ weights
+    variance = law.variance * float(weights @ weights)
+    total = noise + math.sqrt(sampling * variance) * rng.standard_normal(draws)
+    reach = Tails.of(law, weights).quantile(variance, sampling * variance) * math.sqrt((1 + sampling) * variance)
+    beyond, error = float((np.abs(total) > reach * (1 + 1e-9)).mean()), math.sqrt(0.05 * 0.95 / draws)
+    assert beyond < 0.05 + 5 * error
+    assert beyond > (0.02 if law is COARSE and not sampling else 0.05 - 5 * error - 5e-4)
+
+
+@pytest.mark.parametrize("law", [FINE, MORE, COARSE])
+def test_unknown_weights_reach_at_least_as_far_as_known_ones(law: NoiseLaw) -> None:
+    """60 random weights and sampling errors, seed 8; what tables smooth is 0.15 %."""
+    rng = np.random.default_rng(8)
+    for _ in range(60):
+        weights = rng.exponential(size=rng.integers(1, 8)) ** rng.uniform(0.3, 3)
+        sampling = float(rng.choice([0.0, 0.1, 1.0, 10.0]))
+        known = Tails.of(law, weights).quantile(1.0, sampling)
+        assert Z - 1e-3 < known <= Tails.of(law).quantile(1.0, sampling) * 1.002
+        assert Tails.of(law).deviations(4.0) >= Tails.of(law, weights).deviations(4.0) * 0.999
+
+
+def test_what_is_decoded_has_the_tails_of_its_noise() -> None:
+    with decoded_with(FINE):
+        assert tails().quantile() > 2.1
+    assert tails().normal
+
+
+def test_a_p_value_of_next_to_nothing_stays_a_chance() -> None:
+    law = Tails.of(FINE)
+    assert all(0 < law.p_value(small) < 1e-6 for small in (0.0, 1e-300, 1e-30))
+    assert law.p_value(1.0) == 1.0
+    assert math.isnan(law.p_value(math.nan))
