@@ -284,6 +284,29 @@ class WholeNumbers(Numbers):
         return to_units(vector, self.step)
 
 
+class LaplaceNumbers(WholeNumbers):
+    """Whole numbers whose noise is discrete Laplace noise of scale ``sigma``; no two parties share it.
+
+    A party's value is rounded once, whatever it is a sum of: what that adds to its change is counted.
+    """
+
+    @property
+    def value_step(self) -> float:
+        return 0.0
+
+    def value(self, value: Vector) -> Vector:
+        return value if on_grid(value, self.step) else towards_zero(value, self.step)
+
+    def draw(
+        self, source: Source, purpose: str, index: int, sigma: float, dimension: int, *, shared_with: Any = None
+    ) -> tuple[Vector, float]:
+        if shared_with is not None:
+            raise ValueError("Laplace noise is one party's own")
+        if not sigma:
+            return np.zeros(dimension), 1.0
+        return source.discrete(purpose, index, self._in_steps(sigma), dimension, 1).astype(np.float64), self.step
+
+
 class PortionedNumbers(WholeNumbers):
     """Values, and noise that is injected along with them, on a grid of ``portions`` steps: each portion is in whole steps.
 

@@ -172,7 +172,7 @@ class Parameter:
             return None
         for kind in self.kinds:
             if isinstance(kind, type) and issubclass(kind, StrEnum):
-                return kind(require_known(self.key, raw, kind))
+                return kind(require_known(self.key, raw, self.choices or kind))
             if is_kind(raw, kind):
                 return float(raw) if kind is float else raw
         raise wrong_field(self.named if isinstance(raw, float) else self.key, raw, self.wanted)

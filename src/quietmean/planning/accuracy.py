@@ -14,7 +14,7 @@ from quietmean.core.lazy import sparse, sparse_linalg
 from quietmean.core.noise_law import NoiseKind, NoiseLaw
 from quietmean.core.party import NoiseGroup, PartyId
 from quietmean.graphs import churn
-from quietmean.privacy import InformationMatrix, bound_mu
+from quietmean.privacy import InformationMatrix, bound_mu, mu_of_budget
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols import Mechanism, Target
@@ -104,6 +104,16 @@ def stated_law(execution: Execution) -> NoiseLaw:
     if of_sum is None:
         return NoiseLaw(NoiseKind.GAUSSIAN, math.sqrt(stated_variance(execution)))
     return of_sum.times(1.0 / used.counted_weight())
+
+
+def curators_variance(target: Target, protocol: Mechanism) -> float:
+    """The variance of a curator's noise on a sum, per coordinate: what the target needs of noise of the protocol's kind.
+
+    Gaussian noise at (epsilon, delta), or Laplace noise at epsilon; both in exact arithmetic.
+    """
+    if protocol.traits.checks.noise_law(protocol, target.parties) is not None:
+        return 2 * (target.l1_change / target.epsilon) ** 2
+    return (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
 
 
 def linear_estimate(transcript: Transcript, weights: Array) -> LinearEstimate:

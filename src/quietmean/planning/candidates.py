@@ -13,10 +13,10 @@ from quietmean.core.keywords import python_call
 from quietmean.core.readable import least_text
 from quietmean.core.schema import nearest, options_of
 from quietmean.core.tables import Tabular, table_text
+from quietmean.planning.accuracy import curators_variance
 from quietmean.planning.calibrate import calibrate, least_mse
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.plan import Plan
-from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Server, Target, configure, get_protocol, registry
 from quietmean.protocols.mechanism import is_private, mixing_messages, require_privacy, vector_bytes
 from quietmean.protocols.traits import ANY_DOMAIN
@@ -52,12 +52,12 @@ class Candidate:
 
     @property
     def mse_central(self) -> float:
-        """The error of a trusted curator, per coordinate, if everybody stays; exact Gaussian noise."""
+        """The error of a trusted curator, per coordinate, if everybody stays; exact noise of the same kind."""
         return self._one_release / self.plan.target.parties**2
 
     @property
     def mse_local(self) -> float:
-        """The error of local differential privacy, per coordinate, if everybody stays; exact Gaussian noise."""
+        """The error of local differential privacy, per coordinate, if everybody stays; exact noise of the same kind."""
         return self._one_release / self.plan.target.parties
 
     @property
@@ -67,7 +67,7 @@ class Candidate:
         if target.nats is not None:
             # Nothing that protects against the parties alone needs noise in a curator's mean.
             return 0.0
-        return (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
+        return curators_variance(target, self.plan.protocol)
 
     @property
     def rounds(self) -> int:

@@ -188,6 +188,8 @@ def nats_of_whole_numbers(nats: ArrayLike, least_variance: float) -> Array:
 
 
 EXACT, UPPER_BOUND = "exact", "upper bound"
+# Below this a delta is next to nothing: the sampler's alone is far below.
+TINY_DELTA = 1e-12
 # The advantage of comparing low bits against float64 noise, a column.
 FLOAT64_DELTA = 0.06
 _LARGEST_EPSILON = 500.0
@@ -318,6 +320,31 @@ class WithoutNoise(LossConversion):
 
 REAL_ARITHMETIC = RealArithmetic()
 EXPOSED_REAL_ARITHMETIC = RealArithmetic(exposed=True)
+
+
+class LaplaceLossConversion(LossConversion):
+    """The loss of one release with a curator's discrete Laplace noise: pure epsilon, against everybody but the curator."""
+
+    kind = UPPER_BOUND
+
+    def __init__(self, charge: Charge, scale: float) -> None:
+        """``scale`` of the noise, in the units of the values."""
+        self.stated, self.tv = (charge,), charge.tv
+        self.charge_notes = (f"pure epsilon with what rounding adds, tv {self.tv:.2g} for the sampler",)
+        self.notes = (
+            laplace_numbers(f"The curator adds discrete Laplace noise of scale {scale:.6g}", charge),
+            drawn_nearly(self.tv),
+        )
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        # Of a value that is not in the result nothing is seen; a curator that colludes sees all.
+        return np.where(np.isinf(view), np.inf, np.where(view > 0, self.stated[0].mu, 0.0))
+
+
+def laplace_numbers(adds: str, charge: Charge) -> Assumption:
+    """What figures with Laplace noise are: who ``adds`` what, and that delta is next to nothing, as ``charge`` has it."""
+    tiny = f", with a delta below {TINY_DELTA:g}" if charge.delta(charge.pure) < TINY_DELTA else ""
+    return Assumption(Key.NUMBERS, f"{adds}. Epsilon is pure{tiny}, and includes rounding.")
 
 
 class GridLossConversion(LossConversion):

@@ -42,10 +42,18 @@ _ROUNDED_UP = 1.0 + 1e-10
 
 
 class NoiseNumbers(StrEnum):
-    """``discrete``: whole numbers on a public grid. ``insecure-float64``: what low bits reveal is not accounted for."""
+    """``discrete``: whole numbers on a public grid. ``insecure-float64``: what low bits reveal is not accounted for.
+
+    ``laplace``: discrete Laplace noise on the grid, where a curator adds it.
+    """
 
     DISCRETE = "discrete"
     INSECURE_FLOAT64 = "insecure-float64"
+    LAPLACE = "laplace"
+
+
+WITHOUT_LAPLACE = (NoiseNumbers.DISCRETE, NoiseNumbers.INSECURE_FLOAT64)
+NOISE_HELP = "kind of noise, by default discrete; what low bits of float64 reveal is not accounted for"
 
 
 def _read_step(raw: Any) -> float:
@@ -71,9 +79,7 @@ class DiscreteNoise(Configured, ABC):
 
     TRAITS: ClassVar[Traits]
 
-    noise: NoiseNumbers | None = parameter(
-        None, help="discrete by default; insecure-float64 for noise whose low bits are not accounted for", option=True
-    )
+    noise: NoiseNumbers | None = parameter(None, help=NOISE_HELP, option=True, choices=WITHOUT_LAPLACE)
     step: float = parameter(
         0.0, help="step of the public grid, a power of two; 0 for none", key="grid", read=_read_step, written=_has_step
     )
@@ -231,6 +237,28 @@ def least_deviation(sensitivity: float, mu: float, step: float = 0.0) -> float:
     from quietmean.privacy.loss import SMOOTHING
 
     return round_up(math.sqrt((sensitivity / mu) ** 2 + SMOOTHING * step**2) * (_ROUNDED_UP if step else 1.0))
+
+
+# The largest change in whole steps that is counted.
+_LARGEST_CHANGE = 2.0**52
+
+
+def stated_l1(l1: float | None, sensitivity: float, dimension: int) -> float:
+    """The L1 change of a value that changes by this L2 ``sensitivity``: as stated, unless that is beyond it."""
+    stated = l1 or 0.0
+    return stated if sensitivity <= stated * _ROUNDED_UP else sensitivity * math.sqrt(dimension)
+
+
+def l1_in_steps(l1: float, step: float, dimension: int) -> int:
+    """L1 change in steps of a rounded value (d,) if the value changes by ``l1`` in L1 norm: for certain.
+
+    A coordinate that changes by a is rounded to whole numbers that differ by a + 1 at most, with the same random bits if there
+    are any. Raises :class:`InputError` for a step that is too fine.
+    """
+    change = l1 / step * _ROUNDED_UP
+    if not change < _LARGEST_CHANGE:
+        raise InputError(f"a step of {step:g} is too fine for a change of {l1:g}. Raise it.")
+    return math.floor(change) + dimension
 
 
 # The chance that one rounding exceeds the norm bound of conditional rounding, which is then drawn again.

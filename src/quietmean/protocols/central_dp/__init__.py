@@ -5,32 +5,45 @@ Dwork, McSherry, Nissim and Smith 2006.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import curator
-from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.domain import GAUSSIAN_GUARANTEE
-from quietmean.core.grid import Numbers, numbers_for
+from quietmean.core.errors import InputError
+from quietmean.core.grid import LaplaceNumbers, Numbers, numbers_for
+from quietmean.core.noise_law import NoiseKind, NoiseLaw
 from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector, total_weight
-from quietmean.core.schema import parameter
+from quietmean.core.schema import OPEN, parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols import literature
-from quietmean.protocols.discrete import ON_GRID, DiscreteNoise, least_deviation, step_of
+from quietmean.protocols.discrete import (
+    NOISE_HELP,
+    ON_GRID,
+    DiscreteNoise,
+    NoiseNumbers,
+    l1_in_steps,
+    least_deviation,
+    stated_l1,
+    step_of,
+)
 from quietmean.protocols.mechanism import Design, Mechanism
+from quietmean.protocols.packed_sharing.spec import sum_error
 from quietmean.protocols.publishing import check_collector, to_collector, with_collector
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Server, Traits
-from quietmean.randomness import Seed
+from quietmean.protocols.traits import Checks, Server, Traits
+from quietmean.randomness import Seed, laplace_shares
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
-    from quietmean.privacy import LossConversion
+    from quietmean.privacy import Charge, LossConversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +103,17 @@ class CentralDpParty:
         return self._schedule.senders(1, self._party)
 
 
+# Margins for float64, and for steps and noise that are rounded up.
+_SLACK, _FINEST_SLACK = 1e-9, 1e-5
+
+
 def _check_parties(protocol: CentralDP, parties: int) -> None:
     check_collector(protocol.aggregator, parties, "curator")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CentralDP(DiscreteNoise, Mechanism):
-    """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
+    """One release of the sum with Gaussian or Laplace noise by the trusted party ``aggregator``, the curator."""
 
     name = "central-dp"
     TRAITS = Traits(
@@ -111,25 +128,54 @@ class CentralDP(DiscreteNoise, Mechanism):
         exposed=True,
         grid=step_of,
         inputs=ON_GRID,
+        checks=Checks(noise_law=lambda protocol, inputs: protocol.law),
         check_parties=_check_parties,
     )
     rounds = 1
 
+    noise: NoiseNumbers | None = parameter(None, help=NOISE_HELP, option=True, choices=tuple(NoiseNumbers))
     sigma: float = parameter(
-        help="standard deviation of the noise on the sum, per coordinate",
+        help="standard deviation of the noise on the sum, per coordinate, or the scale of Laplace noise",
         at_least=0,
         remedy="choose a finite number >= 0",
     )
+    l1: float | None = parameter(
+        None, help="L1 change of a value that Laplace noise hides", above=0, remedy="choose a finite number > 0"
+    )
     aggregator: PartyId = parameter(0, help="the trusted party that sees every value", option=True, key="curator", flag="curator")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.is_laplace and self.sigma is not OPEN and not (self.step and self.l1 and self.sigma):
+            raise InputError("noise is laplace without sigma, grid and l1. Give all three, or leave noise out.")
+
+    @property
+    def is_laplace(self) -> bool:
+        """Is the noise Laplace noise?"""
+        return self.noise == NoiseNumbers.LAPLACE
 
     @property
     def own_deviation(self) -> float:
-        return self.sigma
+        law = self.law
+        return self.sigma if law is None else math.sqrt(law.variance)
+
+    @property
+    def law(self) -> NoiseLaw | None:
+        """The law of the noise on the sum; None where it is Gaussian."""
+        return NoiseLaw(NoiseKind.LAPLACE, self.sigma, step=self.step) if self.is_laplace and self.sigma else None
+
+    def numbers(self) -> Numbers:
+        return LaplaceNumbers(self.step) if self.is_laplace else super().numbers()
 
     @cached_property
     def traits(self) -> Traits:
         to = self.aggregator
-        return replace(with_collector(self.TRAITS, to), trusted=frozenset({to}), assumptions=(curator(to),))
+        return replace(
+            with_collector(self.TRAITS, to),
+            trusted=frozenset({to}),
+            assumptions=(curator(to),),
+            gaussian_noise=not self.is_laplace,
+        )
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma=star)
@@ -142,14 +188,46 @@ class CentralDP(DiscreteNoise, Mechanism):
         from quietmean.privacy import mu_of_budget
 
         check_collector(self.aggregator, target.parties, "curator")
+        if self.is_laplace:
+            return self._with_laplace(target)
         mu = mu_of_budget(target.epsilon, target.delta)
         grid = self.on_grid(target, [least_deviation(target.sensitivity, mu)])
         sigma = least_deviation(target.sensitivity, mu, grid.get("step", 0.0))
-        chances = target.responding_with(indispensable=1)
-        noise = sum(chance * (sigma / count) ** 2 for count, chance in chances.items())
+        return self._designed(target, "Gaussian", sigma=sigma, **grid)
+
+    def _with_laplace(self, target: Target) -> Design:
+        """b = L1 change in steps after rounding / epsilon, with the finest grid that the sampler has.
+
+        Raises :class:`InputError` where the sampler has no such scale, or its distance uses up delta.
+        """
+        l1, dimension = target.l1_change, target.dimension
+        room = laplace_shares.LARGEST_SCALE * target.epsilon * (1 - _FINEST_SLACK) - dimension
+        if room < 1:
+            raise InputError(f"noise laplace has no grid for {dimension} coordinates. Leave noise out.")
+        step = 2.0 ** math.ceil(math.log2(l1 / room))
+        scale = l1_in_steps(l1, step, dimension) / target.epsilon * (1 + _SLACK)
+        design = self._designed(target, "Laplace", sigma=round_up(scale * step), step=step, dimension=dimension, l1=l1)
+        protocol = design.protocol
+        assert isinstance(protocol, CentralDP)  # noqa: S101
+        if not protocol.laplace_charge(target.sensitivity).epsilon(target.delta) <= target.epsilon:
+            raise InputError(f"delta {target.delta:g} is below what drawing noise costs. Plan with a larger delta.")
+        return design
+
+    def _designed(self, target: Target, kind: str, **fields: Any) -> Design:
+        protocol, chances = replace(self, **fields), target.responding_with(indispensable=1)
+        noise = sum(chance * (protocol.own_deviation / count) ** 2 for count, chance in chances.items())
         lost = sum(chance * target.dropout_bias(count) for count, chance in chances.items())
-        certificate = "by formula: one Gaussian release of the sum, any colluders but the curator"
-        return Design(replace(self, sigma=sigma, **grid), noise, lost, certificate)
+        certificate = f"by formula: one {kind} release of the sum, any colluders but the curator"
+        return Design(protocol, noise, lost, certificate)
+
+    def laplace_charge(self, sensitivity: float) -> Charge:
+        """The charge of a release with Laplace noise; ``sensitivity``: the L2 change, as stated with :attr:`l1`."""
+        # Running parties do not need it.
+        from quietmean.privacy.loss import laplace_charge
+
+        size = self.dimension or 1
+        steps = l1_in_steps(stated_l1(self.l1, sensitivity, size), self.step, size)
+        return laplace_charge(self.sigma / self.step, steps, size, shares=1, unknown=1, drawn=1)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.from_lists([to_collector(parties, self.aggregator)], parties)
@@ -162,10 +240,21 @@ class CentralDP(DiscreteNoise, Mechanism):
         return counted
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
-        return self.own_promise(sensitivity, self.sigma, 1, "the curator, who must be trusted and adds the noise")
+        why = "the curator, who must be trusted and adds the noise"
+        if not self.is_laplace:
+            return self.own_promise(sensitivity, self.sigma, 1, why)
+        cost = self.laplace_charge(sensitivity)
+        return APriori(cost.mu, why, cost.beta, cost.tv, cost.pure, rho=cost.rho)
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        if self.is_laplace:
+            return CoalitionBound(np.full(schedule.parties, self.laplace_charge(sensitivity).mu), "the curator's noise")
         return self.own_bound(schedule.parties, sensitivity, "the curator's noise")
+
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
+        if not self.is_laplace:
+            return None
+        return sum_error(self.contributors(schedule, trace), weights, self.own_deviation**2)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
         self.TRAITS.inputs.check(self, value)
@@ -186,7 +275,11 @@ class CentralDP(DiscreteNoise, Mechanism):
         return Results(out.release(total, releases, 2), counted.numbers(weights), releases)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
-        return self.grid_loss([self.sigma], 1)
+        if not self.is_laplace:
+            return self.grid_loss([self.sigma], 1)
+        from quietmean.privacy import LaplaceLossConversion
+
+        return LaplaceLossConversion(self.laplace_charge(0.0), self.sigma)
 
 
 __all__ = ["PROTOCOL", "CentralDP"]

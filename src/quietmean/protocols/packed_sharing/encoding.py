@@ -21,8 +21,16 @@ from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Units, Vector
 from quietmean.core.readable import count_of
 from quietmean.graphs import Schedule, everybody
 from quietmean.privacy import Adversary, LossConversion
-from quietmean.privacy.loss import UPPER_BOUND
-from quietmean.protocols.discrete import clip_to_ball, conditional_norm, round_at_random, round_conditionally, round_with
+from quietmean.privacy.loss import UPPER_BOUND, laplace_numbers
+from quietmean.protocols.discrete import (
+    clip_to_ball,
+    conditional_norm,
+    l1_in_steps,
+    round_at_random,
+    round_conditionally,
+    round_with,
+    stated_l1,
+)
 from quietmean.protocols.packed_sharing.ballots import FIRST_PROPOSAL
 from quietmean.protocols.packed_sharing.packing import reduction_distance, words_for
 from quietmean.protocols.packed_sharing.spec import BALL, BOX, PackedSharingParameters
@@ -36,8 +44,6 @@ if TYPE_CHECKING:
 
 # A margin for float64 rounding before values are rounded to steps.
 _ROUNDING_SLACK = 1e-9
-# The largest change in whole steps that is counted.
-_LARGEST_CHANGE = 2.0**52
 
 
 def rounded_sensitivity(parameters: PackedSharingParameters, sensitivity: float) -> float:
@@ -57,15 +63,8 @@ def rounded_sensitivity(parameters: PackedSharingParameters, sensitivity: float)
 
 
 def rounded_l1(parameters: PackedSharingParameters, l1: float) -> int:
-    """L1 change in steps of a party's rounded value if the value changes by ``l1`` in L1 norm: for certain, in a box.
-
-    A coordinate that changes by a is rounded with the same random bits, to whole numbers that differ by a + 1 at most. Raises
-    :class:`InputError` for a step that is too fine.
-    """
-    change = l1 / parameters.step * (1 + _ROUNDING_SLACK)
-    if not change < _LARGEST_CHANGE:
-        raise InputError(f"a step of {parameters.step:g} is too fine for a change of {l1:g}. Raise it.")
-    certain = math.floor(change) + parameters.dimension
+    """L1 change in steps of a party's rounded value if the value changes by ``l1`` in L1 norm: for certain, in a box."""
+    certain = l1_in_steps(l1, parameters.step, parameters.dimension)
     if parameters.one_unit and parameters.region == BOX:
         reach = parameters.largest_weight * parameters.clip / parameters.step
         return min(certain, 2 * math.ceil(reach) * parameters.dimension)
@@ -78,7 +77,7 @@ def charge(parameters: PackedSharingParameters, sensitivity: float, parties: int
     from quietmean.privacy.loss import discrete_charge, laplace_charge
 
     if parameters.shares:
-        steps = rounded_l1(parameters, stated_l1(parameters, sensitivity))
+        steps = rounded_l1(parameters, stated_l1(parameters.l1, sensitivity, parameters.dimension))
         of_noise = laplace_charge(
             parameters.scale, steps, parameters.dimension, shares=parameters.shares, unknown=unknown, drawn=parties
         )
@@ -88,12 +87,6 @@ def charge(parameters: PackedSharingParameters, sensitivity: float, parties: int
             parameters.scale**2, change, parameters.dimension, unknown=unknown, drawn=parties, sampler=TOTAL_VARIATION
         )
     return replace(of_noise, tv=min(1.0, of_noise.tv + shares_distance(parameters, parties)))
-
-
-def stated_l1(parameters: PackedSharingParameters, sensitivity: float) -> float:
-    """The L1 change of a value that changes by this L2 ``sensitivity``: as the parameters state it, unless it is beyond that."""
-    stated = parameters.l1 or 0.0
-    return stated if sensitivity <= stated * (1 + _ROUNDING_SLACK) else sensitivity * math.sqrt(parameters.dimension)
 
 
 def shares_distance(parameters: PackedSharingParameters, parties: int) -> float:
@@ -127,18 +120,21 @@ class PackedLossConversion(LossConversion):
         laplace = parameters.shares
         self.tv = charge(parameters, 1.0, self._parties, 1).tv
         if laplace:
-            stated = stated_l1(parameters, 0.0)
-            self.stated = tuple(charge(parameters, stated, self._parties, unknown) for unknown in (laplace, 1))
-        adds = (
-            f"a share of noise, {laplace} of which are discrete Laplace noise of scale {parameters.sigma:.6g}"
-            if laplace
-            else f"noise of standard deviation {parameters.sigma:.6g} (discrete Gaussian)"
-        )
-        self.notes = (
-            Assumption(
+            self.stated = tuple(charge(parameters, 0.0, self._parties, unknown) for unknown in (laplace, 1))
+            adds = (
+                f"Each party adds a share of noise, {laplace} of which are discrete Laplace noise of scale {parameters.sigma:.6g}"
+            )
+            numbers = laplace_numbers(adds, self.stated[0])
+            counted_in = "for the sampler and for random points"
+        else:
+            counted_in = "for the sampler, for random points, and for noise as rounded Gaussian noise"
+            numbers = Assumption(
                 Key.NUMBERS,
-                f"Each party adds {adds}. The figures count only noise that colluding parties do not know, and include rounding.",
-            ),
+                f"Each party adds noise of standard deviation {parameters.sigma:.6g} (discrete Gaussian). "
+                "The figures count only noise that colluding parties do not know, and include rounding.",
+            )
+        self.notes = (
+            numbers,
             Assumption(
                 Key.HISTORY,
                 f"Up to {count_of(parameters.colluding_members, 'colluding party sees', 'colluding parties see')} "
@@ -146,11 +142,6 @@ class PackedLossConversion(LossConversion):
                 "Against more parties, only a party's own noise protects it.",
             ),
             drawn_nearly(self.tv),
-        )
-        counted_in = (
-            "for the sampler and random points"
-            if laplace
-            else "for the sampler, for random points, and for noise as rounded Gaussian noise"
         )
         self.charge_notes = (f"tv {self.tv:.2g} {counted_in}",)
 

@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import Numbers, check_step, rounded_numbers, whole_numbers
 from quietmean.core.schema import OPEN, Configured, given_value, parameter
 from quietmean.graphs import SCHEDULES
-from quietmean.protocols.discrete import NoiseNumbers
+from quietmean.protocols.discrete import NOISE_HELP, WITHOUT_LAPLACE, NoiseNumbers
 
 # Conditions of a valid injection are checked in floating point; files carry 15 digits at best.
 _TOLERANCE = 1e-9
@@ -273,8 +273,9 @@ class PushSumParameters(Configured):
     out_degree: int = parameter(1, **OUT_DEGREE)
     noise: NoiseNumbers | None = parameter(
         None,
-        help="discrete by default; insecure-float64 for noise whose low bits are not accounted for",
+        help=NOISE_HELP,
         option=True,
+        choices=WITHOUT_LAPLACE,
         written=_has_kind,
     )
     value_bits: int = parameter(64, **VALUE_BITS)

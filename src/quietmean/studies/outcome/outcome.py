@@ -20,11 +20,11 @@ from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.readable import Fact, delta_shown, epsilon_shown, listed
-from quietmean.planning.accuracy import stated_law, stated_variance
+from quietmean.planning.accuracy import curators_variance, stated_law, stated_variance
 from quietmean.planning.gate import GateRecord, GateRefused, kept_at_gate
 from quietmean.planning.influence import ImpossibleResult, Influence, ReleasedSum, influence_of, require_possible
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis, mu_of_budget
+from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.analysis import privacy_facts
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
@@ -179,8 +179,8 @@ class StudyOutcome:
         counted = self.execution.counted_weight()
         if self.target.nats is not None or not self.execution.protocol.traits.private or not counted:
             return math.nan
-        central = self.target.sensitivity / mu_of_budget(self.target.epsilon, self.target.delta)
-        return float(np.sqrt(stated_variance(self.execution))) * counted / central
+        central = curators_variance(self.target, self.execution.protocol)
+        return float(np.sqrt(stated_variance(self.execution) / central)) * counted
 
     @property
     def influence_sentences(self) -> tuple[str, ...]:
