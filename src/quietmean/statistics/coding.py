@@ -84,7 +84,7 @@ class Decoder:
         gain = spread @ equal.T @ _pseudo_inverse(equal @ spread @ equal.T)
         # The gain is that of least squares: what equalities take from the covariance is this one product.
         restricted = spread - gain @ (equal @ spread)
-        all_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
+        all_places = places | {part: places[released][released.places_of(part)] for part, released in parts.items()}
         return cls(
             free - gain @ (equal @ free),
             gain @ right,
@@ -118,20 +118,18 @@ class Decoder:
         return self.of_quantities(self.read @ mean + self.offset, noise, weight, law)
 
     def features_read(self, places: Mapping[Feature, Ints]) -> list[Feature]:
-        """The features of the vector, by their ``places`` in it, whose coordinates count: of others only what rounding leaves."""
+        """The features of the vector, by their ``places`` in it, whose coordinates count: of others only what rounding leaves.
+
+        All of them where none counts, as what is read is public.
+        """
         size = np.abs(self.read).max(axis=0, initial=0.0)
-        return [feature for feature, own in places.items() if size[own].max() > _ROUNDING * size.max()]
+        return [feature for feature, own in places.items() if size[own].max() >= _ROUNDING * size.max()]
 
     def of_quantities(self, quantities: Array, noise: float, weight: float, law: NoiseLaw | None = None) -> Released:
         """What statistics read from the quantities (q,) themselves."""
         covariance, read = noise**2 * self.spread, None if Tails.of(law).normal else self.read
         known = (self.places, self.whole, self.counted, self.least, self.sampled)
         return Released(weight, quantities, covariance, *known, law, read)
-
-
-def places_in(part: Feature, released: Feature) -> Ints:
-    """Where the quantities of a feature are in those of what is released instead of it, shape (part.size,)."""
-    return np.arange(part.size) if part.family() is None else released.places_of(part)
 
 
 def _equalities(

@@ -8,7 +8,7 @@ k times that of a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -165,3 +165,23 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
         bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
         bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
     return np.asarray(bits ^ (bits >> np.uint64(31)))
+
+
+# Records that are encoded at a time: memory does not grow with the table.
+_ROWS = 4096
+
+
+def in_rows(pieces: Iterable[Array | Grouped]) -> Iterator[Array | Grouped]:
+    """The records, so many at a time, however many are in a piece; of persons, whole ones."""
+    held: Array | None = None
+    for piece in pieces:
+        if isinstance(piece, Grouped):
+            yield from piece.pieces(_ROWS)
+            continue
+        held = piece if held is None or not len(held) else np.vstack([held, piece])
+        end = len(held) - len(held) % _ROWS
+        for begin in range(0, end, _ROWS):
+            yield held[begin : begin + _ROWS]
+        held = held[end:]
+    if held is not None and len(held):
+        yield held

@@ -184,9 +184,13 @@ class Feature(ABC):
         """
         raise TypeError(f"{cls.__name__} has a family but joins nothing")
 
+    def included_in(self, other: Feature) -> bool:
+        """Are its quantities some of those of another feature, instead of both of which that one alone is released?"""
+        return False
+
     def places_of(self, part: Any) -> Ints:
-        """Where the quantities of a feature that was joined are in these, shape (part.size,)."""
-        raise TypeError(f"{type(self).__name__} was joined of nothing")
+        """Where the quantities of a feature that it is released for are in these, shape (part.size,): by default all of them."""
+        return np.arange(self.size)
 
 
 @dataclass(frozen=True, eq=False)

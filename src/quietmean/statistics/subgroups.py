@@ -22,14 +22,13 @@ from quietmean.statistics.complete_records import counted
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimate import NOT_TOLD, Flag
 from quietmean.statistics.estimates import Estimates, possible
+from quietmean.statistics.features.presence import AnyPresent, Indicator, any_present
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.tails import decoded_with
 
 # What differs by less, of itself and of its error, is the same but for rounding.
 _NEAR = 1e-6
-# The event of a record with a value in some column of a condition: of those inside, of all of them.
-_ANYBODY = "anybody"
 
 
 @dataclass(frozen=True)
@@ -124,44 +123,23 @@ class Within(Feature):
         first: Within = next(iter(features))
         return replace(first, inner=type(first.inner).joined({feature.inner: share for feature, share in features.items()}))
 
+    def included_in(self, other: Feature) -> bool:
+        return isinstance(other, Within) and other.condition == self.condition and self.inner.included_in(other.inner)
+
     def places_of(self, part: Any) -> Ints:
         return self.inner.places_of(part.inner)
 
 
 @dataclass(frozen=True)
-class AnyPresent(Feature):
-    """1 for a record with a value in any of the columns, else 0: in which a condition on these columns can hold."""
-
-    declared: tuple[Column, ...]
-    size = 1
-    sensitivity = 1.0
-    length = 1.0
-
-    @property
-    def complete(self) -> Array:
-        return np.ones(1)
-
-    def events(self) -> Mapping[Hashable, Array]:
-        return {_ANYBODY: np.ones(1)}
-
-    def encode(self, records: Records) -> Array:
-        present = [records[presence_of(column.name)] for column in self.declared]
-        any_present: Array = np.max(present, axis=0)[:, None]
-        return any_present
-
-
-@dataclass(frozen=True)
-class Inside(Feature):
-    """1 for a record in which a condition holds, else 0."""
+class Inside(Indicator):
+    """1 for a record in which a condition holds, else 0; one of its columns is present then."""
 
     condition: RowCondition
     declared: tuple[Column, ...]
-    size = 1
-    sensitivity = 1.0
-    length = 1.0
 
     def events(self) -> Mapping[Hashable, Array]:
-        return {("within", self.condition, _ANYBODY): np.ones(1)}
+        sources = [column for column in self.declared if column.name in self.condition.sources]
+        return {("within", self.condition, any_present(sources)): np.ones(1)}
 
     def encode(self, records: Records) -> Array:
         holds: Array = self.condition.holds(Columns(self.declared), records).astype(np.float64)[:, None]

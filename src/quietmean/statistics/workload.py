@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -21,7 +22,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.domains import domain_of_sums, scaled_domain
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.persons import Grouped
+from quietmean.statistics.persons import Grouped, in_rows
 from quietmean.statistics.questions import asked_in
 from quietmean.statistics.statistic import (
     Feature,
@@ -34,28 +35,10 @@ from quietmean.statistics.statistic import (
 from quietmean.statistics.subgroups import DeclaredStatistic
 
 NOBODYS = Flag("nothing-present", "No party has a record of this. Nothing is known.")
-# Records that are encoded at a time: memory does not grow with the table.
-_ROWS = 4096
 _UNTESTED = Flag(
     "untested", "the rows of one person depend on each other, so nothing is tested. Choose rows first or last for a test"
 )
 _DEPENDENT = "the rows of one person are not independent, so nothing is said about a population"
-
-
-def _in_rows(pieces: Iterable[Array | Grouped]) -> Iterator[Array | Grouped]:
-    """The records, so many at a time, however many are in a piece; of persons, whole ones."""
-    held: Array | None = None
-    for piece in pieces:
-        if isinstance(piece, Grouped):
-            yield from piece.pieces(_ROWS)
-            continue
-        held = piece if held is None or not len(held) else np.vstack([held, piece])
-        end = len(held) - len(held) % _ROWS
-        for begin in range(0, end, _ROWS):
-            yield held[begin : begin + _ROWS]
-        held = held[end:]
-    if held is not None and len(held):
-        yield held
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,10 +168,16 @@ class Workload:
                 families.setdefault(family, {})[feature] = share
         return {family: type(next(iter(weights))).joined(weights) for family, weights in families.items()}
 
+    @cached_property
+    def _including(self) -> dict[Feature, Feature]:
+        """What is released anyway and includes a feature that is asked for."""
+        pairs = itertools.permutations(self.shares, 2)
+        return {feature: other for feature, other in pairs if feature.included_in(other)}
+
     def whole(self, feature: Feature) -> Feature:
         """The released feature that includes one that a statistic asks for."""
         family = feature.family()
-        joined = feature if family is None else self._joined[family]
+        joined = self._including.get(feature, feature) if family is None else self._joined[family]
         joined = joined.for_private_count() if self.hides_count else joined
         return joined.for_single_record(of_party=not self.unit.within_party) if self.products else joined
 
@@ -263,7 +252,7 @@ class Workload:
         pieces = [records] if isinstance(records, np.ndarray | Grouped) else records
         total, count, outside, missing = np.zeros(self.dimension), 0, 0, 0
         whole: list[Array] = []
-        for piece in _in_rows(pieces):
+        for piece in in_rows(pieces):
             grouped, rows = (piece, piece.values) if isinstance(piece, Grouped) else (None, piece)
             if (grouped is not None) != self.of_persons:
                 raise InputError("rows of persons need to be known by person, and only they. Read the data for this study.")

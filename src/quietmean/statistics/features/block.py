@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.column_blocks import (
     BLOCK_NORM,
     BLOCK_SIZE,
@@ -259,6 +259,10 @@ class ColumnBlock(Feature):
             return {}
         demanded = () if self.imputed else (self.column.name,)
         return {complete_records(demanded, self.by): self.complete}
+
+    def places_of(self, part: Feature) -> Ints:
+        # What says no more than who has a value has the first of them.
+        return np.arange(part.size)
 
     def never_negative(self) -> Array:
         return np.asarray(np.kron(np.eye(self.groups), signs_of_powers(BLOCK_SIZE, 0, 1, 2)), dtype=np.float64)

@@ -16,10 +16,10 @@ from quietmean.statistics.estimate import ASK_FOR_MORE, WHOLE, Estimate, Flag, f
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.features.block import LEAST_PRESENT
+from quietmean.statistics.features.presence import AnyPresent
 from quietmean.statistics.fields import cluster_field, edges_field, usual_bins_field
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
-from quietmean.statistics.subgroups import AnyPresent
 
 COUNTED = "a description of the records that were counted, not a parameter of a population"
 
@@ -83,7 +83,7 @@ class Count(Statistic):
             return AnyPresent(tuple(columns[name] for name in RowCondition(self.where).sources)), np.ones(1)
         column = columns[self.column]
         if column.numeric and self.level is None:
-            return ColumnBlock(column), np.eye(5)[0]
+            return AnyPresent((column,)), np.ones(1)
         axis = Axis(columns.category(self.column))
         level = self.level or (YES if column.boolean else None)
         if level is None:
