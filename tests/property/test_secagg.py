@@ -23,6 +23,7 @@ from quietmean.protocols.secagg.batch import follow
 from quietmean.protocols.secagg.driver import aggregate
 from quietmean.protocols.secagg.keys import SEALED_BYTES, SHARE_BYTES, Secrets, own_mask, pair_mask, share
 from quietmean.protocols.secagg.party import ROUNDS, AggregatorState
+from quietmean.protocols.secagg.spec import LAPLACE
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
@@ -471,10 +472,12 @@ def test_the_state_holds_no_secret() -> None:
 
 def test_parameters_name_every_field() -> None:
     document = make_execution("secagg-plus", 6, 3, 3).protocol.describe()
-    named = {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours", "region"}
+    named = {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours", "region", "l1", "shares"}
     assert set(document) == named - {"dimension"}, "which is left out where it is not known"
     planned = SecAggPlus(threshold=3, minimum=3, granularity=STEP, sigma=100 * STEP, clip=1.0, neighbours=4, dimension=7)
     assert set(planned.resolved(6).describe()) == named
+    laplace = replace(planned, noise=LAPLACE, l1=1.0, shares=2)
+    assert set(laplace.resolved(6).describe()) == {*named, "l1", "shares"}
 
 
 def test_schedules_are_stars() -> None:

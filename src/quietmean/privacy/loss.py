@@ -210,7 +210,7 @@ class LossConversion:
     """
 
     kind: ClassVar[str] = EXACT
-    definition: ClassVar[str] = REPLACED
+    definition: str = REPLACED
     notes: tuple[Assumption, ...] = (
         Assumption(Key.NUMBERS, "The noise is Gaussian, and the same for each number. The figures are for exact arithmetic."),
         Assumption(Key.SAMPLER, "The program's random draws have exactly the distribution that is stated."),

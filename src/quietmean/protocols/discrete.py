@@ -25,7 +25,7 @@ from quietmean.core.schema import KIND_NAMES, Configured, is_kind, parameter, wr
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import AcceptedValues, Traits
-from quietmean.randomness import BitStream, Seed
+from quietmean.randomness import BitStream, Seed, laplace_shares
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ LARGEST_VALUE = 2.0**42
 _REACH = 16.0
 # A margin for float64 rounding before levels are rounded up to six digits.
 _ROUNDED_UP = 1.0 + 1e-10
+# Noise and steps are rounded up by less than this.
+_ROUNDED_TO = 1e-5
 
 
 class NoiseNumbers(StrEnum):
@@ -247,6 +249,18 @@ def stated_l1(l1: float | None, sensitivity: float, dimension: int) -> float:
     """The L1 change of a value that changes by this L2 ``sensitivity``: as stated, unless that is beyond it."""
     stated = l1 or 0.0
     return stated if sensitivity <= stated * _ROUNDED_UP else sensitivity * math.sqrt(dimension)
+
+
+def laplace_steps(target: Target, least: float = 1.0) -> float:
+    """How many steps the L1 change may have, before rounding, where the sampler's largest scale hides it at the target's epsilon.
+
+    Raises :class:`InputError` for fewer than ``least``.
+    """
+    most = laplace_shares.LARGEST_SCALE * target.epsilon * (1 - _ROUNDED_TO) - target.dimension
+    if most < least:
+        largest = f"{laplace_shares.LARGEST_SCALE:g}"
+        raise InputError(f"noise laplace needs more than {largest} steps for {target.dimension} coordinates. Leave noise out.")
+    return most
 
 
 def l1_in_steps(l1: float, step: float, dimension: int) -> int:

@@ -30,6 +30,7 @@ from quietmean.protocols.discrete import (
     DiscreteNoise,
     NoiseNumbers,
     l1_in_steps,
+    laplace_steps,
     least_deviation,
     stated_l1,
     step_of,
@@ -39,7 +40,7 @@ from quietmean.protocols.packed_sharing.spec import sum_error
 from quietmean.protocols.publishing import check_collector, to_collector, with_collector
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Checks, Server, Traits
-from quietmean.randomness import Seed, laplace_shares
+from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ class CentralDpParty:
         return self._schedule.senders(1, self._party)
 
 
-# Margins for float64, and for steps and noise that are rounded up.
-_SLACK, _FINEST_SLACK = 1e-9, 1e-5
+# A margin for float64.
+_SLACK = 1e-9
 
 
 def _check_parties(protocol: CentralDP, parties: int) -> None:
@@ -201,10 +202,7 @@ class CentralDP(DiscreteNoise, Mechanism):
         Raises :class:`InputError` where the sampler has no such scale, or its distance uses up delta.
         """
         l1, dimension = target.l1_change, target.dimension
-        room = laplace_shares.LARGEST_SCALE * target.epsilon * (1 - _FINEST_SLACK) - dimension
-        if room < 1:
-            raise InputError(f"noise laplace has no grid for {dimension} coordinates. Leave noise out.")
-        step = 2.0 ** math.ceil(math.log2(l1 / room))
+        step = 2.0 ** math.ceil(math.log2(l1 / laplace_steps(target)))
         scale = l1_in_steps(l1, step, dimension) / target.epsilon * (1 + _SLACK)
         design = self._designed(target, "Laplace", sigma=round_up(scale * step), step=step, dimension=dimension, l1=l1)
         protocol = design.protocol

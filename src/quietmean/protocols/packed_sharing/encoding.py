@@ -26,6 +26,7 @@ from quietmean.protocols.discrete import (
     clip_to_ball,
     conditional_norm,
     l1_in_steps,
+    laplace_steps,
     round_at_random,
     round_conditionally,
     round_with,
@@ -36,7 +37,7 @@ from quietmean.protocols.packed_sharing.packing import reduction_distance, words
 from quietmean.protocols.packed_sharing.spec import BALL, BOX, PackedSharingParameters
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import check_weight
-from quietmean.randomness import BitStream, Seed, discrete_pieces, laplace_shares
+from quietmean.randomness import BitStream, Seed, discrete_pieces
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 if TYPE_CHECKING:
@@ -241,8 +242,6 @@ _COARSE_NORM, _FINE_NORM = 0.06, 0.03
 _CERTAIN = 2.0**-11
 _STEP_BITS = 24
 _SLACK = 1e-9
-# Steps are rounded up to so much more, and noise to six digits.
-_FINEST_SLACK = 1e-5
 _LARGEST_EXPONENT = 700.0
 
 
@@ -316,14 +315,8 @@ def _laplace_fineness(shape: PackedSharingParameters, target: Target) -> tuple[i
     """As :func:`wanted_fineness`: what rounding adds to the L1 change gets less with finer steps, up to the sampler's scale."""
     # Steps of the change where there is one from the centre to the bound.
     each = target.l1_change / shape.clip
-    most = (laplace_shares.LARGEST_SCALE * target.epsilon * (1 - _FINEST_SLACK) - target.dimension) / each
-    coarsest = math.ceil(max(1.0, COARSE * target.epsilon / each))
-    if most < coarsest:
-        raise InputError(
-            f"noise laplace needs more than {laplace_shares.LARGEST_SCALE:g} steps for {target.dimension} coordinates. Leave "
-            "noise out."
-        )
-    return coarsest, math.floor(most)
+    finest = math.floor(laplace_steps(target, each) / each)
+    return min(math.ceil(max(1.0, COARSE * target.epsilon / each)), finest), finest
 
 
 def largest_that_holds(holds: Callable[[int], bool], low: int, high: int) -> int:

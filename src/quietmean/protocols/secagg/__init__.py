@@ -17,6 +17,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.domain import REPLACED
 from quietmean.core.input_domain import Ball, InputDomain
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import filled
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
@@ -67,6 +68,10 @@ def _planned_for(protocol: SecAgg, target: Target, domain: InputDomain) -> SecAg
     return protocol if held else around(protocol, target, domain, protocol.graph_failure(target.parties))
 
 
+def _noise_law(protocol: SecAgg, inputs: int) -> NoiseLaw | None:
+    return protocol.law(inputs)
+
+
 def _noise_variance(protocol: SecAgg, target: Target) -> float:
     return protocol.party_variance / counted_parties(target)
 
@@ -96,7 +101,7 @@ class SecAgg(SecAggParameters, Mechanism):
         hides_counts=False,
         # Schedules of all rounds, to everybody.
         planning_cost=PlanningCost(numbers=10.0),
-        checks=Checks(rounding_step=_rounding_step, unnoticed=(WRAPS,)),
+        checks=Checks(rounding_step=_rounding_step, unnoticed=(WRAPS,), noise_law=_noise_law),
         check_parties=_check_parties,
         inputs=AcceptedValues(_domain, _region, planned_for=_planned_for),
         planning=Planning(noise_variance=_noise_variance),
@@ -120,7 +125,7 @@ class SecAgg(SecAggParameters, Mechanism):
             ),
         )
         collected = with_collector(self.TRAITS, self.aggregator)
-        return replace(collected, assumptions=assumptions, largest_weight=self.largest_weight)
+        return replace(collected, assumptions=assumptions, largest_weight=self.largest_weight, gaussian_noise=not self.is_laplace)
 
     def design(self, target: Target) -> Design:
         check_collector(self.aggregator, target.parties)
@@ -170,7 +175,7 @@ class SecAgg(SecAggParameters, Mechanism):
         return ClientRules(self, parties, digest({"protocol": self.name, "parties": parties, **self.describe()}))
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        return sum_transcript(schedule, self.contributors(schedule, trace), self.sigma, by=self.aggregator)
+        return sum_transcript(schedule, self.contributors(schedule, trace), self.deviation, by=self.aggregator)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
@@ -192,7 +197,7 @@ class SecAgg(SecAggParameters, Mechanism):
         outcome = follow(self, schedule, trace)
         unknown, chance = least_unknown_of_each(self, schedule, outcome, size)
         with np.errstate(divide="ignore"):
-            hidden = sensitivity / (np.sqrt(unknown) * self.sigma)
+            hidden = sensitivity / (np.sqrt(unknown) * self.deviation)
         whose = "counted parties" if outcome.counted.any() else "parties"
         proof = f"noise of {int(unknown.max())} {whose} that no coalition knows"
         return CoalitionBound(np.where(unknown > 0, hidden, 0.0), proof, chance)

@@ -20,7 +20,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.privacy import Adversary, Charge, LossConversion
-from quietmean.privacy.loss import UPPER_BOUND, discrete_delta, model_factor
+from quietmean.privacy.loss import UPPER_BOUND, discrete_delta, laplace_numbers, model_factor
 from quietmean.protocols.secagg.batch import SecAggOutcome, least_unknown, least_unknown_of_each
 from quietmean.protocols.secagg.design import hidden_by, wrap_chance
 from quietmean.protocols.secagg.spec import SecAggParameters
@@ -63,7 +63,8 @@ class DiscreteLossConversion(LossConversion):
         self._epsilons: dict[tuple[float, float], float] = {}
         # The sampler's distance counts all parties, as an a-priori mu holds before it is known who is counted.
         words = parameters.words(dimension)
-        self._eta = model_factor(parameters.scale**2, words, schedule.parties) if parameters.noisy else 0.0
+        gaussian = parameters.noisy and not parameters.is_laplace
+        self._eta = model_factor(parameters.scale**2, words, schedule.parties) if gaussian else 0.0
         self._sampler = TOTAL_VARIATION * words * schedule.parties if parameters.noisy else 0.0
         charge = self.hidden_by(1, 1.0)
         self._beta = charge.beta
@@ -74,6 +75,11 @@ class DiscreteLossConversion(LossConversion):
             f"beta {self.beta:.2g} for rare rounding and for the graph, tv {self.tv:.2g} for the sampler and for how far "
             "discrete noise is from rounded Gaussian noise",
         )
+        if parameters.shares is not None:
+            self.stated = tuple(self.hidden_by(unknown, 0.0) for unknown in (parameters.shares, 1))
+            self.definition = f"{REPLACED}, against parties that cannot break its encryption"
+            self.charge_notes = (f"beta {self.beta:.2g} for the graph, tv {self.tv:.2g} for the sampler",)
+            self.notes = self._notes()
 
     def hidden_by(self, unknown: int, sensitivity: float) -> Charge:
         """The charge of a party that the noise of ``unknown`` counted ones hides; of none: nothing of it is seen."""
@@ -97,12 +103,16 @@ class DiscreteLossConversion(LossConversion):
             return (Assumption(Key.NO_NOISE, "Nothing has noise: the sum itself protects nobody."),)
         parties, deviation = int(self._outcome.requested.sum()), self._parameters.sigma
         chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
+        numbers = Assumption(
+            Key.NUMBERS,
+            f"Each of {parties} counted parties adds noise of standard deviation {deviation:.6g} (discrete Gaussian). "
+            "The figures count only noise that colluding parties do not know.",
+        )
+        if self.stated:
+            shares = f"a share of noise, {self._parameters.shares} of which are discrete Laplace noise of scale {deviation:.6g}"
+            numbers = laplace_numbers(f"Each of {parties} counted parties adds {shares}", self.stated[0])
         return (
-            Assumption(
-                Key.NUMBERS,
-                f"Each of {parties} counted parties adds noise of standard deviation {deviation:.6g} (discrete Gaussian). "
-                "The figures count only noise that colluding parties do not know.",
-            ),
+            numbers,
             Assumption(
                 Key.ROUNDING,
                 f"Each party rounds its values to multiples of {self._parameters.granularity:.6g} "
@@ -125,6 +135,8 @@ class DiscreteLossConversion(LossConversion):
         return np.array([self.hidden_by(int(count), sensitivity).mu for count in unknown])
 
     def epsilon(self, mu: float, delta: float) -> float:
+        if self.stated:
+            return super().epsilon(mu, delta)
         # Most parties of a certificate have the same mu.
         key = mu, delta
         if key not in self._epsilons:
@@ -134,6 +146,8 @@ class DiscreteLossConversion(LossConversion):
     def delta(self, mu: float, epsilon: float) -> float:
         if mu == 0.0:
             return 0.0
+        if self.stated:
+            return super().delta(mu, epsilon)
         return discrete_delta(mu, self._eta, epsilon, beta=self._beta, sampled=self._sampler)
 
     def unknown_noise(self, adversary: Adversary) -> Ints:
@@ -176,7 +190,7 @@ def promised(
     enforced_by = (
         f"the protocol: no result from fewer than {parameters.minimum} inputs, of which a coalition knows {size} at most"
     )
-    return APriori(charge.mu, enforced_by, charge.beta, charge.tv)
+    return APriori(charge.mu, enforced_by, charge.beta, charge.tv, charge.pure, rho=charge.rho)
 
 
 def _least_epsilon(enough: Callable[[float], bool]) -> float:

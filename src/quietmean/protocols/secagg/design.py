@@ -27,10 +27,19 @@ from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, given_value
-from quietmean.protocols.discrete import conditional_norm, rounded_norm
+from quietmean.protocols.discrete import conditional_norm, l1_in_steps, laplace_steps, rounded_norm, stated_l1
 from quietmean.protocols.secagg.party import ROUNDS
-from quietmean.protocols.secagg.spec import CONDITIONAL, DISCRETE_GAUSSIAN, INDEPENDENT, NO_NOISE, SecAggParameters, check_numbers
+from quietmean.protocols.secagg.spec import (
+    CONDITIONAL,
+    DISCRETE_GAUSSIAN,
+    INDEPENDENT,
+    LAPLACE,
+    NO_NOISE,
+    SecAggParameters,
+    check_numbers,
+)
 from quietmean.protocols.target import Target
+from quietmean.randomness import laplace_shares
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 
 if TYPE_CHECKING:
@@ -75,11 +84,15 @@ def hidden_by(
     """
     # Imported here since it takes long, and running parties do not need it.
     from quietmean.privacy import Charge
-    from quietmean.privacy.loss import discrete_charge
+    from quietmean.privacy.loss import discrete_charge, laplace_charge
 
     if not parameters.noisy or unknown < 1:
         return Charge(math.inf)
     words = parameters.words(dimension)
+    if parameters.shares is not None:
+        steps = l1_in_steps(stated_l1(parameters.l1, sensitivity, dimension), parameters.granularity, dimension)
+        charge = laplace_charge(parameters.scale, steps, words, shares=parameters.shares, unknown=unknown, drawn=drawn)
+        return replace(charge, beta=graph)
     change, beta = rounded_sensitivity(parameters, sensitivity, words, delta)
     return discrete_charge(parameters.scale**2, change, words, unknown=unknown, drawn=drawn, beta=beta + graph)
 
@@ -103,6 +116,9 @@ def sum_bound(parameters: SecAggParameters, parties: int, words: int, chance: fl
     For the worst values: all parties are counted, each of the largest weight and at the same point of its ball. The probability
     is over the random rotation (Hoeffding) and over noise and rounding (sub-Gaussian). In the units of the values.
     """
+    if parameters.shares is not None:
+        noise = laplace_shares.reach(parameters.scale, parties / parameters.shares, chance / (2 * words))
+        return parties * parameters.largest_weight * parameters.clip + (noise + parties) * parameters.granularity
     tail = 2 * math.log(4 * words / chance)
     largest = parties * parameters.largest_weight * parameters.clip
     noise = parties * (parameters.sigma**2 + parameters.granularity**2 / 4)
@@ -176,9 +192,16 @@ def designed(requested: Settings, target: Target, shape: Shape) -> tuple[Setting
         raise InputError(
             f"of {shape.minimum} inputs {target.colluding} may be the colluders' own: nobody's noise is left. Raise minimum."
         )
-    parameters = _settle(requested, target, _first_guess(requested, target, shape, honest), shape)
+    is_laplace = requested.noise == LAPLACE
+    settle = _settle_laplace if is_laplace else _settle
+    parameters = settle(requested, target, _first_guess(requested, target, shape, honest), shape)
+    hides = (
+        f"Laplace noise, of which {honest} or more honest parties have shares"
+        if is_laplace
+        else f"the Gaussian that dominates the sum with {honest} or more honest parties' discrete Gaussian noise"
+    )
     certificate = (
-        f"the Gaussian that dominates the sum with {honest} or more honest parties' discrete Gaussian noise (upper bound). "
+        f"{hides} (upper bound). "
         "It is assumed that X25519, HKDF, AES-256 and AES-GCM hold, and that the aggregator follows the protocol. "
         f"{shape.claim}"
     )
@@ -213,6 +236,7 @@ def counted_parties(target: Target) -> float:
 
 def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int) -> Settings:
     sensitivity = target.sensitivity
+    is_laplace = requested.noise == LAPLACE
     around_cube, around_origin = _usual_balls(target)
     clip, middle = around_cube if requested.region == "box" else around_origin
     # The analytic constant at moderate budgets; it is only where the search begins.
@@ -228,7 +252,9 @@ def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int)
         centre=given_value(requested.centre, middle),
         largest_weight=given_value(requested.largest_weight, 1.0),
         rotation=given_value(requested.rotation, 0),
-        noise=DISCRETE_GAUSSIAN,
+        noise=LAPLACE if is_laplace else DISCRETE_GAUSSIAN,
+        l1=target.l1_change if is_laplace else None,
+        shares=honest if is_laplace else None,
         rounding=INDEPENDENT,
         neighbours=shape.neighbours,
         dimension=target.dimension,
@@ -248,19 +274,49 @@ def _settle(requested: Settings, target: Target, guess: Settings, shape: Shape) 
     return parameters
 
 
+def _settle_laplace(requested: Settings, target: Target, guess: Settings, shape: Shape) -> Settings:
+    """The finest grid that the sampler and the bits have, and the scale L1 change in steps / epsilon on it.
+
+    Raises :class:`InputError` where there is none, or where delta does not pay for what is drawn and for the random graph.
+    """
+    check_numbers(guess, target.parties)
+    chosen = requested.largest_weight is not OPEN
+    single = replace(guess, largest_weight=guess.largest_weight if chosen else 1.0)
+    granularity, half = round_up(target.l1_change / laplace_steps(target)), 2.0 ** (single.bits - 1)
+    for _ in range(6):
+        scale = l1_in_steps(target.l1_change, granularity, target.dimension) / target.epsilon * (1 + _SLACK)
+        single = replace(single, granularity=granularity, sigma=round_up(scale * granularity))
+        needed = sum_bound(single, target.parties, target.dimension, WRAP_CHANCE) / half
+        if needed <= granularity:
+            break
+        granularity = round_up(needed)
+    if needed > granularity or single.scale < _LEAST_STEPS:
+        raise _too_few_bits(single, target)
+    weight = single.largest_weight if chosen else _headroom(single, target.parties, target.dimension)
+    parameters = replace(single, largest_weight=weight)
+    spent = _spent(parameters, target, shape)
+    if not spent.epsilon(target.delta) <= target.epsilon:
+        raise InputError(f"delta {target.delta:g} is below what sampler and random graph may cost. Choose a larger delta.")
+    return parameters
+
+
+def _spent(parameters: SecAggParameters, target: Target, shape: Shape) -> Charge:
+    return hidden_by(
+        parameters,
+        target.sensitivity,
+        unknown=shape.minimum - target.colluding,
+        drawn=target.parties,
+        dimension=target.dimension,
+        delta=target.delta,
+        graph=shape.graph_failure,
+    )
+
+
 def _least_scale(target: Target, parameters: SecAggParameters, shape: Shape) -> float:
     """The least noise of one party in steps with which a plan keeps its budget, all that is drawn and rounded counted."""
 
     def spent(scale: float) -> Charge:
-        return hidden_by(
-            replace(parameters, sigma=scale * parameters.granularity),
-            target.sensitivity,
-            unknown=shape.minimum - target.colluding,
-            drawn=target.parties,
-            dimension=target.dimension,
-            delta=target.delta,
-            graph=shape.graph_failure,
-        )
+        return _spent(replace(parameters, sigma=scale * parameters.granularity), target, shape)
 
     besides = float(spent(LARGEST_SCALE / 2).additive(target.epsilon))
     if besides >= target.delta:

@@ -10,16 +10,17 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
+from quietmean.core.noise_law import NoiseKind, NoiseLaw
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN, Configured, parameter
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols.discrete import clip_to_ball, round_at_random, round_conditionally
 from quietmean.protocols.secagg.keys import Words
 from quietmean.protocols.traits import check_weight
-from quietmean.randomness import BitStream, Seed
+from quietmean.randomness import BitStream, Seed, laplace_shares
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, discrete_gaussian
 
-DISCRETE_GAUSSIAN, NO_NOISE = "discrete-gaussian", "none"
+DISCRETE_GAUSSIAN, LAPLACE, NO_NOISE = "discrete-gaussian", "laplace", "none"
 CONDITIONAL, INDEPENDENT = "conditional", "independent"
 # Integers are held in 64 bits before they are reduced modulo 2**bits.
 _LARGEST_INTEGER = 2.0**60
@@ -40,6 +41,9 @@ class SecAggParameters(Configured):
     """The parameters of secure aggregation.
 
     ``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs nobody has a result.
+
+    With ``noise`` laplace ``sigma`` is the scale of discrete Laplace noise of which each party adds a share: ``shares`` of them
+    are that noise, which hides an L1 change of ``l1``, before rounding. Nothing is rotated then.
 
     ``bits``: inputs are added modulo 2**bits; ``granularity``: the value of one step; ``sigma``: scale of each party's noise, in
     the value's units. A party of public weight w <= ``largest_weight`` has its value shifted by -w * ``centre`` in every
@@ -68,7 +72,11 @@ class SecAggParameters(Configured):
     largest_weight: float = parameter(
         help="the largest public weight of a party", option=True, required=False, above=0, remedy=_POSITIVE
     )
-    noise: str = parameter(help="kind of noise", option=True, required=False, choices=(DISCRETE_GAUSSIAN, NO_NOISE))
+    noise: str = parameter(help="kind of noise", option=True, required=False, choices=(DISCRETE_GAUSSIAN, LAPLACE, NO_NOISE))
+    l1: float | None = parameter(
+        None, help="L1 change of a value that Laplace noise hides, before rounding", above=0, remedy=_POSITIVE
+    )
+    shares: int | None = parameter(None, help="shares that are Laplace noise together", at_least=1, remedy="choose 1 or more")
     rounding: str = parameter(help="how values are rounded", required=False, choices=(CONDITIONAL, INDEPENDENT))
     rotation: int = parameter(help="number of the public random rotation", option=True, required=False)
     aggregator: PartyId = parameter(0, help="the party that collects what the others send", option=True)
@@ -98,10 +106,11 @@ class SecAggParameters(Configured):
     def _check_noise(self) -> None:
         if (self.noise == NO_NOISE) != (self.sigma == 0.0):
             raise InputError(f"sigma is {self.sigma:g} with noise {self.noise}. Choose 0 without noise and > 0 with it.")
-        if not 0 <= self.sigma / self.granularity <= LARGEST_SCALE:
-            raise InputError(
-                f"sigma is {self.sigma / self.granularity:g} steps of the granularity. Choose 0..{LARGEST_SCALE:g} steps."
-            )
+        most = laplace_shares.LARGEST_SCALE if self.is_laplace else LARGEST_SCALE
+        if not 0 <= self.sigma / self.granularity <= most:
+            raise InputError(f"sigma is {self.sigma / self.granularity:g} steps of the granularity. Choose 0..{most:g} steps.")
+        if {self.l1 is None, self.shares is None} != {not self.is_laplace}:
+            raise InputError(f"noise is {self.noise}, and l1 and shares go with laplace only. Give all three, or none.")
 
     @property
     def noisy(self) -> bool:
@@ -109,18 +118,34 @@ class SecAggParameters(Configured):
         return self.noise != NO_NOISE
 
     @property
+    def is_laplace(self) -> bool:
+        """Is the noise of all parties together Laplace noise?"""
+        return self.noise == LAPLACE
+
+    @property
     def scale(self) -> float:
-        """The noise of one party in steps of the granularity."""
+        """The noise of one party in steps of the granularity, or the scale of the Laplace noise that it is a share of."""
         return self.sigma / self.granularity
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of one party's noise, in the units of the values."""
+        if self.shares is None:
+            return self.sigma
+        return self.granularity * math.sqrt(laplace_shares.variance(self.scale, self.shares))
+
+    def law(self, inputs: int) -> NoiseLaw | None:
+        """The law of the noise in a coordinate of a sum of so many ``inputs``; None where it is Gaussian."""
+        return NoiseLaw(NoiseKind.LAPLACE, self.sigma, inputs / self.shares, self.granularity) if self.shares else None
 
     @property
     def party_variance(self) -> float:
         """Variance per coordinate that one party's noise and rounding add to the sum; of rounding its mean over values."""
-        return self.sigma**2 + self.granularity**2 / 6 if self.noisy else 0.0
+        return self.deviation**2 + self.granularity**2 / 6 if self.noisy else 0.0
 
     def words(self, dimension: int) -> int:
         """The numbers in a masked input: the dimension, padded to a power of two where values are rotated."""
-        return dimension if self.noise == NO_NOISE else 1 << (dimension - 1).bit_length()
+        return 1 << (dimension - 1).bit_length() if self.noise == DISCRETE_GAUSSIAN else dimension
 
 
 def check_numbers(parameters: SecAggParameters, parties: int) -> None:
@@ -161,13 +186,16 @@ def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: No
     clipped = clip_to_ball(value - weight * parameters.centre, weight * parameters.clip)
     if parameters.noise == NO_NOISE:
         return _to_ring(np.rint(clipped / parameters.granularity).astype(np.int64), parameters.bits)
-    rotated = rotate(clipped, parameters) / parameters.granularity
+    rotated = (clipped if parameters.is_laplace else rotate(clipped, parameters)) / parameters.granularity
     seed = Seed(noise.secret("rounding", 0))
     if parameters.rounding == CONDITIONAL:
         rounded = round_conditionally(rotated, weight * parameters.clip / parameters.granularity, seed)
     else:
         rounded = round_at_random(rotated, seed)
-    rounded += discrete_gaussian(Seed(noise.secret(NoiseGroup.INDEPENDENT, 0)), parameters.scale, rounded.size)
+    if parameters.shares is not None:
+        rounded += noise.discrete(NoiseGroup.INDEPENDENT, 0, parameters.scale, rounded.size, parameters.shares)
+    else:
+        rounded += discrete_gaussian(Seed(noise.secret(NoiseGroup.INDEPENDENT, 0)), parameters.scale, rounded.size)
     return _to_ring(rounded, parameters.bits)
 
 
@@ -176,7 +204,7 @@ def decode_sum(parameters: SecAggParameters, total: Words, weight: float, dimens
     half, modulus = 1 << (parameters.bits - 1), 1 << parameters.bits
     steps = (total.astype(np.int64) + half) % modulus - half
     centred: Vector = steps.astype(np.float64) * parameters.granularity
-    if parameters.noise != NO_NOISE:
+    if parameters.noise == DISCRETE_GAUSSIAN:
         centred = rotate_back(centred, parameters)[:dimension]
     vector: Vector = centred + weight * parameters.centre
     return vector
