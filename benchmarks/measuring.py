@@ -43,6 +43,14 @@ def milliseconds(call: Callable[[], Any], times: int = 1) -> float:
     return 1000 * seconds(some, 5, time.process_time)[0] / times
 
 
+def processor_seconds(command: list[str]) -> float:
+    """Processor time of a command and of all processes that it starts and waits for; raises where it fails."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def peak_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,8 @@ _PREDICTIONS = 20_000
 _BELOW_TARGET = 1.0 + 1e-4
 # Many parties are calibrated with a model of so many.
 MODEL = 300
+# So many templates that were tried are remembered.
+_KEPT = 64
 # sigma_delta / sigma_star is searched on this grid; of ratios within the tolerance of the best the smallest is taken, since it
 # limits the damage of more dropouts than planned.
 _RATIOS = np.geomspace(1e-2, 1e3, 121)
@@ -150,6 +153,8 @@ class TriedNoise:
         return self.delta / self.star
 
 
+# A search asks again for what it has tried, once it comes to the next thing that is open.
+@lru_cache(_KEPT)
 def try_levels(target: Target, template: Mechanism, seed: Seed, *, gated: bool) -> TriedNoise:
     """About what :func:`find_levels` would find, from fewer executions: to compare templates under the same seed."""
     tried, count = int(np.clip(960 // target.parties, 4, 24)), int(np.clip(160 // target.parties, 1, 12))
