@@ -134,7 +134,7 @@ def test_a_study_says_its_interval_and_what_another_needs(shown: Shown) -> None:
     for fact in (
         "expected 95 % interval +-",
         "from the noise",
-        "one party can move mean(age)",
+        "a party that lies can move mean(age)",
         "8 parties of this size",
     ):
         assert fact in details

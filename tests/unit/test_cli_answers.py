@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from quietmean.cli.answers import print_answers
+from quietmean.cli.answers import ResultScreen, print_answers
 from quietmean.statistics import Column, Columns
+from quietmean.studies.outcome.first_screen import first_screen
 from support.outcomes import EVERY_KIND, finished, truth_of
 
 
@@ -59,3 +61,22 @@ def test_dates_and_tests_are_printed_as_people_read_them(capsys: pytest.CaptureF
     assert re.match(r"  a +2021-0\d-\d\d +\S+ days +2021-0\d-\d\d to 2021-0\d-\d\d", lines[2])
     assert re.match(r"  difference +-?[\d.]+ ", lines[4])
     assert any("Welch's t test: t = " in line for line in lines)
+
+
+@pytest.mark.parametrize("length", [5, 40, 47, 48, 49, 60])
+def test_where_all_the_rest_is_fits_the_screen_and_can_be_pasted(length: int, capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"quietmean result {'x' * length}"
+    outcome = finished("mean(x)")
+    ResultScreen(json.loads(json.dumps(outcome.receipt(), default=str)), outcome.to_json(), command).show_more()
+    first, *below = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"More      {command} --details")
+    assert len(below) <= 1
+    longest = max(len(line) for line in (first, *below))
+    assert longest <= max(80, len(f"More      {command} --details"))
+    assert "assumptions" in (below or [first])[0]
+
+
+def test_what_noise_hides_comes_with_what_to_change() -> None:
+    receipt = json.loads(json.dumps(finished("mean(x)", "linear-regression(y ~ x)", noise=60.0).receipt(), default=str))
+    (hidden,) = [line for line in " ".join(" ".join(first_screen(receipt)).split()).split("! ") if line.startswith("HIDDEN")]
+    assert "Ask for a larger epsilon, more records or fewer levels." in hidden

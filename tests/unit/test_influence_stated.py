@@ -54,7 +54,7 @@ def test_a_bound_is_rounded_up_a_range_is_named_and_what_has_none_too() -> None:
     assert mean == "mean(age) by at most 3.13"
     assert kappa == "kappa(a, b) kappa to any number from -1 to 1, and to impossible ones outside"
     assert table == "any term of table-1() by at most 2, but all age smd by any amount"
-    assert endless == "what moves by any amount is a ratio, and a lie can bring its divisor near 0"
+    assert endless == "what moves by any amount is one number divided by another, which a lie can bring near 0"
     assert endless not in replace(TOLD, checked=Checked.NOTHING).sentences()
     assert how.endswith("the largest party counts 25 %")
 

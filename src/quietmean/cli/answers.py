@@ -23,6 +23,7 @@ from quietmean.cli.console import (
     printable,
     warn,
 )
+from quietmean.cli.screens import with_remark
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import ProtocolFailure, only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
@@ -90,7 +91,8 @@ class ResultScreen:
         assumptions = len(result.get("certificate", {}).get("assumptions", ()))
         notes = sum(len(notes_of(document["flagged"])) for document in result.get("statistics", ()))
         about = [count_of(assumptions, "assumption")] + [f"{count_of(notes, 'note')} on the answers"] * (notes > 0)
-        out.print(f"{'More':10}{self.command} --details    {', '.join(about)}")
+        for line in with_remark(f"{'More':10}{self.command} --details", ", ".join(about)):
+            out.print(line)
 
 
 def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json: bool) -> None:

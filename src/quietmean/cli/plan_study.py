@@ -65,8 +65,7 @@ def plan_study(
     print_lines([*planned.first_screen(details=shown.details)])
     if shown.details:
         out.print()
-        for sentence in planned.sentences():
-            out.print(sentence)
+        print_lines([*planned.sentences()])
 
 
 def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:

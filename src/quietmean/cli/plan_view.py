@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from quietmean.cli.console import out, whole_words
-from quietmean.cli.screens import NEXT, WIDTH
+from quietmean.cli.screens import NEXT, WIDTH, print_lines
 from quietmean.core.readable import (
     bound_text,
     count_of,
@@ -129,10 +129,10 @@ def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
 
 def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], named: bool) -> Iterator[str]:
     chosen = answer["candidates"][answer["chosen"]]
-    how = "least error" if named else "chosen"
-    yield f"* {how}. Error: root mean squared, of the mean of {answer['domain'].replace('1 coordinate', 'one number')}."
+    how = "least error" if named else "chosen. Error"
+    yield f"* {how}: expected root mean square of the mean of {answer['domain'].replace('1 coordinate', 'a number')}."
     if "gate" in chosen["certificate"]:
-        yield f"  {chosen['certificate']['gate']}"
+        yield f"  {chosen['protocol']}: {chosen['certificate']['gate']}"
     yield from answer.get("instead", ())
     promised = {row["protocol"]: float(row["epsilon_a_priori"]) for row in answer["candidates"]}
     limit = float(answer["target"].get("epsilon", math.inf)) * (1 + 1e-9)
@@ -150,7 +150,12 @@ def show_all(answer: dict[str, Any]) -> None:
     chosen = answer["candidates"][answer["chosen"]]
     if first := chosen.get("above_target", chosen.get("nats_kept")):
         out.print(first)
-    out.print("Over connections, all parties online (also those that could send one file):")
+    print_lines(
+        [
+            "Predicted MSE is the error above, squared: an estimate. The guaranteed epsilon is a bound.",
+            "Over connections, all parties online (also those that could send one file):",
+        ]
+    )
     table = Table(box=None, pad_edge=False)
     # On 80 columns headings wrap, names and numbers do not.
     for title in ("protocol", "predicted MSE", "guaranteed epsilon", "rounds", "messages per party", "bytes per party", "trust"):
@@ -175,19 +180,18 @@ def show_all(answer: dict[str, Any]) -> None:
         _show_ways(answer["ways"])
         if not answer["target"]["dropouts"] and any(row["protocol"] == _ALL_FILES for row in candidates):
             out.print(f"{_ALL_FILES} is not in this table. By file, one that is missing makes its result noise.")
-    out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
+    sentences = [f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}"]
     if (moved := answer.get("influence")) is not None:
-        out.print(
-            f"a party that lies can move each number of the mean by at most {bound_text(float(moved['largest']))}, in the units "
-            f"of its domain and if all have the same weight; {Checked(moved['checked']).sentence}",
-        )
-        for sentence in moved.get("unnoticed", ()):
-            out.print(sentence)
+        sentences += [
+            "a party that lies can move each number of the mean by at most "
+            f"{bound_text(float(moved['largest']))}, if all weigh the same; {Checked(moved['checked']).sentence}",
+            *moved.get("unnoticed", ()),
+        ]
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
     drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
     proposed = [answer["proposed"]] if "proposed" in answer else []
-    for sentence in (answer["why"], *proposed, *gates, *answer.get("instead", ()), *drawn, *answer.get("otherwise", ())):
-        out.print(sentence)
+    sentences += [answer["why"], *proposed, *gates, *answer.get("instead", ()), *drawn, *answer.get("otherwise", ())]
+    print_lines(sentences)
 
 
 def _show_ways(ways: list[dict[str, Any]]) -> None:

@@ -32,6 +32,7 @@ from quietmean.cli.console import (
     warn,
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
+from quietmean.cli.screens import with_remark
 from quietmean.cli.study_options import NO_COMMITTEE, NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
@@ -220,7 +221,9 @@ def run_local_study(
         count = len({*run.killed} - {*document["without"]})
         out.print(f"{'Dropouts':10}{gone}, as asked{f'. {count} of them had sent enough to count' if count else ''}.")
     if made := pages.write(run):
-        out.print(f"Report    {', '.join(map(str, made[:1]))}{''.join(f', {page.name}' for page in made[1:])}    (for a browser)")
+        named_pages = ", ".join([*map(str, made[:1]), *(page.name for page in made[1:])])
+        for text in with_remark(f"Report    {named_pages}", "(for a browser)"):
+            out.print(text)
     out.print(f"Next      quietmean verify receipt{named}")
     screen.show_more()
 

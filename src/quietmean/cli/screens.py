@@ -50,6 +50,12 @@ def print_lines(lines: Sequence[str]) -> None:
             out.print(part)
 
 
+def with_remark(line: str, remark: str) -> list[str]:
+    """A line that can be pasted or opened, with a remark behind it, or below it where both are longer than the screen."""
+    whole = f"{line}    {remark}"
+    return [whole] if len(whole) <= WIDTH else [line, " " * len("More      ") + remark]
+
+
 def show_first(lines: Iterable[str], details: bool, below: Callable[[], None] | None = None) -> None:
     """Print a first screen; then, if its ``details`` are asked for, what is ``below``, and otherwise how to see them."""
     print_lines([*lines, *([] if details else [MORE])])

@@ -257,7 +257,11 @@ def _hidden(end: Ended) -> str:
     same, found, _ = end.hidden[0].rpartition(") ")
     same = f"{same}) " if found and all(name.startswith(f"{same}) ") for name in end.hidden) else ""
     names = same + _and([name.removeprefix(same) for name in end.hidden])
-    return phrase("The noise is larger than {hidden} of the {all} values: {names}.", names=names, **count)
+    return phrase(
+        "The noise is larger than {hidden} of the {all} values: {names}. Ask for a larger epsilon, more records or fewer levels.",
+        names=names,
+        **count,
+    )
 
 
 def _whole_site(end: Ended) -> str:
@@ -266,11 +270,7 @@ def _whole_site(end: Ended) -> str:
 
 # Each stands directly below the answer where its predicate holds, in this order.
 ALWAYS: tuple[AlwaysFact[Ended], ...] = (
-    AlwaysFact(
-        "NO PRIVACY",
-        lambda end: end.bare,
-        lambda end: phrase(end.bare),
-    ),
+    AlwaysFact("NO PRIVACY", lambda end: end.bare, lambda end: phrase(end.bare)),
     AlwaysFact(
         "NO EPSILON",
         lambda end: end.nats,

@@ -137,7 +137,7 @@ def _moved(around: Around, reading: TermReading) -> float:
 
 
 # Of terms without a bound in a result that is checked.
-_ENDLESS = "what moves by any amount is a ratio, and a lie can bring its divisor near 0"
+_ENDLESS = "what moves by any amount is one number divided by another, which a lie can bring near 0"
 # Digits of a bound for people, which is rounded up.
 _DIGITS = 3
 # So many terms of a statistic are named one by one.

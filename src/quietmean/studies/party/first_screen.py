@@ -133,8 +133,14 @@ def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[Sho
 def _uncompared(names: Sequence[str]) -> str:
     who = _names(names, _other_sites, _IN_SENTENCE)
     if len(names) == 1:
-        return phrase("Nobody compared the code with {who}. Call them, else the key may be false.", who=who)
-    return phrase("Nobody compared the code with {who}. Call them, else the keys may be false.", who=who)
+        return phrase(
+            "Nobody compared the code with {who}. Call them, else the key may be false. For the code: quietmean verify words.",
+            who=who,
+        )
+    return phrase(
+        "Nobody compared the code with {who}. Call them, else the keys may be false. For the code: quietmean verify words.",
+        who=who,
+    )
 
 
 def _names(names: Sequence[str], many: Callable[[str], str], most: int = _NAMES) -> str:

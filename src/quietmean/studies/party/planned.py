@@ -151,19 +151,20 @@ class PlannedStudy(TableFile):
         plan, target, study = self.plan, self.plan.target, self.study
         if first := plan.above_target or plan.nats_kept:
             yield from (f"! {sentence}" for sentence in (first, *where_more_is_promised(plan, plan.domain)))
-        epsilon = f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta_shown(target.delta)})"
         of = "" if self.records is None else f", {self.records:,.0f} {study.workload.counted}"
-        yield f"{plan.protocol.name}, {count_of(target.parties, 'party', 'parties')}{of}: {epsilon} guaranteed"
+        yield f"{count_of(target.parties, 'party', 'parties')}{of}, {plan.protocol.name}"
         if self._forecast is not None:
             yield from (f"  {line}" for line in self._forecast.lines(self.needed))
-            yield ABOUT_THESE if study.workload.these_records else "Intervals: 95 %, sampling and noise."
+            yield ABOUT_THESE if study.workload.these_records else "Expected 95 % intervals. They cover sampling and noise."
+        if not first:
+            yield f"Privacy: {self._promise}."
         if study.committee is not None:
-            words = CommitteeWords(study.committee, None, study.workload)
-            yield f"against {words.against}; {words.otherwise}"
+            yield f"Who reads: {CommitteeWords(study.committee, None, study.workload).otherwise}"
         if study.deadlines is not None:
             yield _in_folder(study.deadlines, self.choice.plans)
         if not details:
-            yield f"Ranges, noise, liars{', a committee instead' if self.proposed else ''}, plan {plan.digest[:12]}: --details"
+            instead = ", a committee instead" if self.proposed else ""
+            yield f"More: --details (ranges, noise, liars{instead}). Plan {plan.digest[:12]}."
 
     def sentences(self) -> Iterator[str]:
         """Say it in words, what is promised first."""
@@ -185,7 +186,7 @@ class PlannedStudy(TableFile):
             yield from self._forecast.by_rounds
         yield from (remedy.sentence for remedy in self.needed)
         if self.influence is not None:
-            yield f"one party can move {'; '.join(self.influence.sentences())}"
+            yield f"a party that lies can move {'; '.join(self.influence.sentences())}"
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each statistic: the widths of the 95 % interval and of the noise's alone, from the narrowest to the widest;
@@ -219,7 +220,10 @@ class PlannedStudy(TableFile):
         if first := plan.above_target or plan.nats_kept:
             return first
         against = f"even if {target.colluding} of the parties collude" if target.colluding else "if no party colludes"
-        return f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta_shown(target.delta)}) guaranteed, {against}"
+        if self.study.committee is not None:
+            against = f"against {CommitteeWords(self.study.committee, None, self.study.workload).against}"
+        epsilon = f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta_shown(target.delta)}) per {target.unit}"
+        return f"{epsilon}, guaranteed, {against}"
 
     def _printed(self) -> list[dict[str, str]]:
         """One row a statistic, with the columns that some statistic has."""
