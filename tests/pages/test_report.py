@@ -53,6 +53,7 @@ def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, tar
         bounds=[(0.0, 100.0), (-20.0, 2000.0)],
         estimate=np.array([48.31, 71.234]),
         standard_error=np.array([0.62, 12.0]),
+        of_noise=np.array([[47.0948, 49.5252], [47.7144, 94.7536]]),
         execution=execution,
         privacy=privacy,
         certificate=privacy.coalitions(colluding),

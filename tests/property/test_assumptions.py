@@ -72,6 +72,7 @@ def report_of(outcome: StudyOutcome) -> StudyReport:
         bounds=[(0.0, 1.0)],
         estimate=np.array([0.5]),
         standard_error=np.array([0.1]),
+        of_noise=np.array([[0.304, 0.696]]),
         execution=outcome.execution,
         privacy=outcome.privacy,
         certificate=outcome.certificate,

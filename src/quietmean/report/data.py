@@ -11,6 +11,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.readable import count_of
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
@@ -18,7 +19,6 @@ from quietmean.protocols.execution import Execution
 from quietmean.report.released import Stamps
 from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.tails import Z
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account
@@ -68,7 +68,7 @@ class StudyReport:
     ``records``: of all parties, counted or not (parties, where these are the unit), None where nothing
     tells; see :attr:`counts_are_private`.
     ``messages`` and ``bytes`` were sent by those whom ``sent_by`` names in words: who was killed has said no number.
-    ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
+    ``of_noise`` and ``population``: intervals of the noise and for the population, (terms, 2), NaN where there is none.
     ``account``: of the ledger that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
     """
@@ -78,6 +78,7 @@ class StudyReport:
     bounds: list[tuple[float, float]]
     estimate: Array
     standard_error: Array
+    of_noise: Array
     execution: Execution
     privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
@@ -111,6 +112,8 @@ class StudyReport:
     sites_per_person: int = 1
     # Is it about these records alone? Then nothing is said of a population.
     these_records: bool = False
+    # Of the noise, where it is not normal.
+    law: NoiseLaw | None = None
 
     @classmethod
     def of_outcome(
@@ -136,6 +139,8 @@ class StudyReport:
             bounds=list(zip(estimates.low.tolist(), estimates.high.tolist(), strict=True)),
             estimate=estimates.value,
             standard_error=estimates.standard_error,
+            of_noise=estimates.of_noise,
+            law=estimates.law,
             population=_population(estimates),
             execution=outcome.execution,
             privacy=outcome.privacy,
@@ -168,15 +173,6 @@ class StudyReport:
             places.append(begin + (estimates.terms.index(estimates.headline[0]) if estimates.headline else 0))
             begin += len(estimates.terms)
         return places
-
-    @property
-    def of_noise(self) -> Array:
-        """Intervals of the noise at 95 %, within the bounds, shape (terms, 2)."""
-        low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T
-        with np.errstate(invalid="ignore", over="ignore"):
-            reach = Z * self.standard_error
-            ends: Array = np.clip(np.column_stack([self.estimate - reach, self.estimate + reach]), low[:, None], high[:, None])
-        return ends
 
     @property
     def counts(self) -> str:

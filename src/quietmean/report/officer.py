@@ -46,6 +46,7 @@ from quietmean.report.released import (
 )
 from quietmean.report.words import page_at, render_page
 from quietmean.statistics.printed import capital
+from quietmean.statistics.tails import about_noise
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account
@@ -292,6 +293,7 @@ class OfficerPage:
         these = any(number.these_records for number in listed)
         covers = "covers the noise alone, as the study is about these records" if these else "counts sampling, too"
         note = f"Each with noise for privacy, whose standard error stands beside it; the interval {covers}."
+        note += "".join(f" {said}" for said in dict.fromkeys(about_noise(number.noise_quantile) for number in listed) if said)
         if not count:
             note = "The file does not say what was computed. What every party publishes at the end is public; a receipt lists it."
         if any(not math.isfinite(number.estimate) for number in listed):

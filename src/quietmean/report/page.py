@@ -22,6 +22,7 @@ from quietmean.report.pictures import MOST_ROWS, bars, estimates_between_bounds
 from quietmean.report.released import ReportFacts, SummaryCard, how_sure, is_smaller, many_estimates, records_in, where_smaller
 from quietmean.report.words import page_at, render_page
 from quietmean.statistics.printed import may_leave_out, notes_of, notes_of_all
+from quietmean.statistics.tails import Tails, about_noise
 
 _NEIGHBOURS = {
     Neighbouring.REPLACEMENT: "Neighbouring data: that unit is replaced by any other within the bounds.",
@@ -69,10 +70,16 @@ def render(report: StudyReport) -> str:
         assumptions=owner.assumptions,
         counted=in_words_of(report.unit, "records", report.rows),
         influence=report.influence,
-        quoted=(_OF_THESE if report.these_records else _WHICH_TO_QUOTE).format(
-            counted=in_words_of(report.unit, "records", report.rows)
-        ),
+        quoted=_quoted(report),
     )
+
+
+def _quoted(report: StudyReport) -> str:
+    """Which interval to quote, and which noise it is where that is not normal."""
+    text = (_OF_THESE if report.these_records else _WHICH_TO_QUOTE).format(
+        counted=in_words_of(report.unit, "records", report.rows)
+    )
+    return f"{text} {about_noise(Tails.of(report.law).quantile())}".rstrip()
 
 
 def _summary(report: StudyReport) -> str:

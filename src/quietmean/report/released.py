@@ -19,6 +19,7 @@ from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.statistics.printed import capital, may_leave_out, shown
+from quietmean.statistics.tails import Z
 from quietmean.statistics.tidy import Term, terms_of
 
 if TYPE_CHECKING:
@@ -261,6 +262,7 @@ class ReleasedNumber:
     texts: tuple[str, str, str]
     smaller: bool | None = None
     these_records: bool = False
+    noise_quantile: float = Z
 
     @property
     def name(self) -> str:
@@ -371,6 +373,7 @@ def _released(term: Term, smaller: bool | None) -> ReleasedNumber:
         (texts.estimate, texts.noise_error, texts.interval),
         smaller,
         term.these_records,
+        term.noise_quantile,
     )
 
 

@@ -78,4 +78,5 @@ def combined(answers: Sequence[Answer]) -> Estimates:
         for answer in answers
         for entry in answer.estimates.entries
     ]
-    return Estimates(tuple(replace(entry, term=label, group="") for label, entry in zip(labels, entries, strict=True)))
+    named = tuple(replace(entry, term=label, group="") for label, entry in zip(labels, entries, strict=True))
+    return Estimates(named, law=next((answer.estimates.law for answer in answers), None))

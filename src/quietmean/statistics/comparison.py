@@ -200,7 +200,7 @@ def quantile(curve: Curve, level: float, term: str) -> Estimate:
     if math.isinf(value):
         return Estimate(term, math.nan, math.inf, math.inf, 0.0, math.inf, noise, population)
     # What chance moves, as if events were spread evenly in every bin.
-    error, both = (_error(curve, value, curve.band(sampled), level) for sampled in (False, True))
+    error, both = (_error(curve, value, curve.band(sampled, Z), level) for sampled in (False, True))
     resolution = (max(value - open_[0], 0.0), max(open_[1] - value, 0.0))
     return Estimate(term, value, error, both, 0.0, math.inf, noise, population, resolution=resolution)
 

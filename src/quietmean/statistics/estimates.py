@@ -12,6 +12,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.lazy import optimize
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.output import TableFile
 from quietmean.core.readable import some_of
 from quietmean.core.tables import Kinds, Tabular
@@ -111,6 +112,8 @@ class Estimates(TableFile):
     reason: str = ""
     method: str = "normal"
     these_records: bool = False
+    # Of the noise in what was released; None for normal noise.
+    law: NoiseLaw | None = None
 
     @classmethod
     def of(cls, entries: Iterable[Estimate], *, flags: Iterable[Flag] = (), noise_only: bool = False, **more: Any) -> Self:
@@ -281,6 +284,12 @@ class Estimates(TableFile):
             ratio = np.where(self.population > 0, sampling / self.population, 1.0)
         return np.array([math.erf(Z * share / math.sqrt(2)) if math.isfinite(share) else math.nan for share in ratio])
 
+    @property
+    def _noise_law(self) -> dict[str, Any]:
+        law = self.law
+        assert law is not None  # noqa: S101
+        return {"kind": str(law.kind), "quantile": Tails.of(law).quantile()}
+
     def by_term(self, values: Array | None) -> Any:
         """Plain JSON data of ``values``, shape (terms,) or (terms, 2): one, or an object by term; null for what is not known."""
         if values is None:
@@ -303,6 +312,7 @@ class Estimates(TableFile):
             **({"groups": [group for group, _ in self.groups]} if self.groups else {}),
             "estimate": self.by_term(self.value),
             "standard_error": self.by_term(self.standard_error),
+            **({} if Tails.of(self.law).normal else {"noise_law": self._noise_law}),
             "standard_error_population": self.by_term(self.population),
             "interval_noise": self.by_term(self.of_noise),
             "interval_population": self.by_term(self.of_population),

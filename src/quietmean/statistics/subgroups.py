@@ -194,7 +194,7 @@ class DeclaredStatistic:
         Here an answer becomes one about these records, whatever shows it or forecasts it.
         """
         estimates = self.as_released(released)
-        estimates = possible(estimates, self.statistic.curves_of(estimates))
+        estimates = replace(possible(estimates, self.statistic.curves_of(estimates)), law=released.law)
         return estimates if released.sampled else estimates.about_these_records()
 
     def as_released(self, released: Released) -> Estimates:

@@ -299,14 +299,14 @@ class Curve:
         errors: Array = np.sqrt(np.maximum(np.diag(self.sampling_covariance), 0.0))
         return errors
 
-    def band(self, sampled: bool) -> Array:
-        """The interval at each usable bin, (usable, 2), for the noise, or for noise and sampling.
+    def band(self, sampled: bool, quantile: float) -> Array:
+        """The interval at each usable bin, (usable, 2), for the noise, or for noise and sampling; ``quantile``: of the noise.
 
         Sampling has its interval on the scale of log(-log S), the noise, which is normal on that of S, one of its own; their
         distances from the estimate are added in squares (Zou and Donner, Statistics in Medicine 27, 2008).
         """
         # Beyond 0 and 1 an interval of one point would look like certainty.
-        survival, reach = np.clip(self.survival, 0.0, 1.0), tails().quantile() * self.noise_errors
+        survival, reach = np.clip(self.survival, 0.0, 1.0), quantile * self.noise_errors
         alone = np.column_stack([survival, survival])
         if sampled:
             both = zip(survival.tolist(), self.sampling_errors.tolist(), strict=True)
@@ -317,7 +317,7 @@ class Curve:
 
     def interval(self, sampled: bool) -> Array:
         """The band with what bins leave open beside it, (usable, 2)."""
-        band, (low, high) = self.band(sampled), self.limits
+        band, (low, high) = self.band(sampled, tails().quantile()), self.limits
         ends = np.column_stack([band[:, 0] - (self.survival - low), band[:, 1] + (high - self.survival)])
         inside: Array = np.clip(ends, 0.0, 1.0)
         return inside

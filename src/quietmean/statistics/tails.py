@@ -94,6 +94,11 @@ class Tails:
         return [(self.shape, 0.0, _ALONE), *((self.shape, self.step, weights) for weights in few)]
 
 
+def about_noise(quantile: float) -> str:
+    """Which noise it is, where the quantile is not that of normal noise; else nothing."""
+    return "" if quantile == Z else f"The privacy noise is Laplace noise: 95 % of it lie within {quantile:.3g} standard errors."
+
+
 _CURRENT: ContextVar[Tails] = ContextVar("tails", default=Tails())  # noqa: B039
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from quietmean.core.tables import Kinds
 from quietmean.statistics.estimate import FEW, THESE_RECORDS, number_of
+from quietmean.statistics.tails import Z
 
 Interval = tuple[float, float]
 
@@ -51,7 +52,7 @@ class Term:
     population, with the noise in them; of the noise alone where the study is about ``these_records``. ``flags``: codes of
     those that are about it; ``upper``: what a count is below that noise hides. ``since``: the day that the numbers count days
     from, "" where they are no days. ``truth``: without noise, where a local run knows it. ``label``: what it is called on
-    pages and terminals. ``n_error``: standard error of the noise in ``n``.
+    pages and terminals. ``n_error``: standard error of the noise in ``n``. ``noise_quantile``: how many hold 95 %.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Term:
     label: str = ""
     n_error: float = math.nan
     these_records: bool = False
+    noise_quantile: float = Z
 
     @property
     def own(self) -> str:
@@ -142,6 +144,7 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
         _readable(document, label),
         number_of(stated("n_standard_error")),
         these,
+        float(document.get("noise_law", {}).get("quantile", Z)),
     )
 
 

@@ -35,6 +35,7 @@ from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survival_curve import Curve, TimeBins
+from quietmean.statistics.tails import tails
 from quietmean.statistics.timed import ALL, USUAL_BINS, Timed, cells_by_arm, horizon_field, time_axis, timed_table
 
 MEDIAN = "median"
@@ -146,7 +147,7 @@ class Survival(Timed):
 def _curve(curve: Curve, arm: str) -> list[Estimate]:
     """Survival at each edge."""
     noise, both = curve.noise_errors.tolist(), np.hypot(curve.noise_errors, curve.sampling_errors).tolist()
-    of_noise, of_population = (curve.band(sampled).tolist() for sampled in (False, True))
+    of_noise, of_population = (curve.band(sampled, tails().quantile()).tolist() for sampled in (False, True))
     low, high = curve.limits
     rows = []
     for bin_index, time in zip(curve.bins.shown.tolist(), curve.bins.times.tolist(), strict=True):

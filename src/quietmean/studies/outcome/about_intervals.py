@@ -6,13 +6,19 @@ import math
 from collections.abc import Iterator, Sequence
 
 from quietmean.core.readable import either_side, error_text, fixed, for_terminal
+from quietmean.statistics.tails import about_noise
 from quietmean.statistics.tidy import Interval, Term
 
 ABOUT_THESE = "Intervals are about these records alone: they cover the privacy noise, not sampling."
 
 
 def about_intervals(terms: Sequence[Term]) -> Iterator[str]:
-    """What the intervals cover, and how much of them is noise."""
+    """What the intervals cover, how much of them is noise, and which noise where it is not normal."""
+    yield from _covered(terms)
+    yield from filter(None, dict.fromkeys(about_noise(term.noise_quantile) for term in terms))
+
+
+def _covered(terms: Sequence[Term]) -> Iterator[str]:
     if any(term.these_records for term in terms):
         yield ABOUT_THESE
         return

@@ -36,7 +36,6 @@ from quietmean.core.readable import (
 from quietmean.planning.influence import Checked
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
-from quietmean.statistics.tails import Z
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.outcome.about_intervals import about_intervals
@@ -398,7 +397,7 @@ def _n(term: Term) -> str:
     """Write of how many records a term is: where noise is in it, with half of the 95 % interval."""
     if math.isnan(term.n):
         return ""
-    half = f" ({either_side(_whole(Z * term.n_error))})" if 0 < term.n_error < math.inf else ""
+    half = f" ({either_side(_whole(term.noise_quantile * term.n_error))})" if 0 < term.n_error < math.inf else ""
     return for_terminal(f"{about_text(fixed(term.n, 0), term.n_error)}{half}")
 
 

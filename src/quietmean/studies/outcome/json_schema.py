@@ -250,6 +250,10 @@ def answer_schema() -> Schema:
         "groups": described(array(TEXT), "the group of each term, where what is by term is by group first"),
         "estimate": _by_term(NUMBER),
         "standard_error": described(_by_term(SIZE_OR_INF), "of the privacy noise"),
+        "noise_law": described(
+            record({"kind": {"const": "laplace"}, "quantile": NUMBER}),
+            "of noise that is not normal, and how many standard errors hold 95 % of it in one number",
+        ),
         "standard_error_population": _by_term(SIZE_OR_INF),
         "interval_noise": described(_by_term(_INTERVAL), "for what the same records give without noise"),
         "interval_population": described(_by_term(_INTERVAL), "for the population of which they are a random sample"),
@@ -298,4 +302,5 @@ def answer_schema() -> Schema:
         ),
         "true_value": described(_by_term(NUMBER), "run only: what the records that count give without noise"),
     }
-    return record(fields, optional=["groups", "population", "resolution", "since", "tests", "summary", "reason", "true_value"])
+    optional = ["groups", "noise_law", "population", "resolution", "since", "tests", "summary", "reason", "true_value"]
+    return record(fields, optional=optional)
