@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import quietmean
 from golden.interfaces import Execution, registry, silence
 from golden.machines import load
 from support.effort import covering
+from support.sources import PACKAGE, modules, parsed, text_of, walked
 
-PACKAGE = Path(quietmean.__file__).parent
 # The only folder that may ask the operating system for randomness.
 RANDOMNESS = "randomness"
 IMPURE = frozenset(
@@ -31,20 +30,10 @@ IMPURE = frozenset(
 IMPURE_CALLS = frozenset(["open", "print", "input", "__import__", "exec", "eval"])
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """Once for all tests: there are many files."""
-    return ast.parse(path.read_text())
-
-
 @cache
 def imported(path: Path) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in walked(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -267,7 +256,7 @@ def test_randomness_has_one_source() -> None:
     for path in modules():
         if path.parent.name == RANDOMNESS:
             continue
-        text = path.read_text()
+        text = text_of(path)
         assert "np.random" not in text, path
         assert not {"random", "secrets", "numpy.random"} & imported(path), path
 
@@ -280,7 +269,7 @@ def test_only_the_node_opens_sockets() -> None:
 
 def test_files_are_short() -> None:
     for path in modules():
-        assert len(path.read_text().splitlines()) <= 450, path
+        assert len(text_of(path).splitlines()) <= 450, path
 
 
 # --- no circles ------------------------------------------------------------------------------------------------------
@@ -419,7 +408,7 @@ def silent_refusals(trees: Iterable[tuple[str, ast.Module]]) -> list[str]:
     """
     found, said = [], set[str]()
     for place, tree in trees:
-        for owner in ast.walk(tree):
+        for owner in walked(tree):
             if not isinstance(owner, ast.Module | ast.ClassDef):
                 continue
             for function in (node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
@@ -475,7 +464,7 @@ def with_many_parameters(trees: Iterable[tuple[str, ast.Module]]) -> list[str]:
     """Functions and methods of these (file, its tree) with at least :data:`MANY_PARAMETERS`, without self or cls."""
     long = []
     for place, tree in trees:
-        for function in ast.walk(tree):
+        for function in walked(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 given = function.args
                 names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
@@ -516,7 +505,7 @@ MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_ex
 
 def made_in(tree: ast.Module) -> set[str]:
     """Names of the functions called in it that begin work beside their caller."""
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = (node.func for node in walked(tree) if isinstance(node, ast.Call))
     names = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
     return names & MAKERS
 
@@ -539,10 +528,10 @@ def test_one_function_knows_the_errors_of_the_decoder() -> None:
     for path in modules():
         if path.relative_to(PACKAGE).as_posix() == "core/codec.py":
             continue
-        names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
+        names = {node.attr for node in walked(parsed(path)) if isinstance(node, ast.Attribute)}
         assert not names & {"DecodeError", "ValidationError", "MsgspecError"}, path
-        assert "RecursionError" not in path.read_text(), path
-        text = path.read_text()
+        text = text_of(path)
+        assert "RecursionError" not in text, path
         assert "msgspec.json.decode" not in text, path
         assert "msgspec.msgpack.decode" not in text, path
         assert "msgspec.convert" not in text, path
@@ -587,7 +576,7 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
     names = [
         node.name
         for path in modules()
-        for node in ast.walk(parsed(path))
+        for node in walked(parsed(path))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     assert {name for name in names if names.count(name) > 1} == TWICE

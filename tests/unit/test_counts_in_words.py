@@ -16,6 +16,7 @@ from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.coding import Encoded, what_did_not_fit
 from quietmean.studies.data.sources import parties_of_table
+from support.sources import parsed, walked
 
 SOURCE = Path(quietmean.__file__).parent
 # Where sentences are made for who runs a study.
@@ -27,7 +28,7 @@ OTHERS = {"len(fitting)", "len(same)", "len(names)", "self._executions", "self._
 
 
 def counts_before_nouns(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in walked(parsed(path)):
         if isinstance(node, ast.JoinedStr):
             for value, text in zip(node.values, node.values[1:], strict=False):
                 if (

@@ -31,6 +31,7 @@ from quietmean.core.readable import (
     plain,
 )
 from quietmean.core.readable_days import day_text, days_text
+from support.sources import parsed, walked
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 ERRORS = st.floats(1e-9, 1e12)
@@ -55,9 +56,9 @@ OF_TABLES = "docs/measurements/learning-tables.md"
 
 def signs_in_python(path: Path) -> Iterator[str]:
     """Texts with the sign that a module prints; and what :func:`either_side` is given that does not say it is a half."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    tree = parsed(path)
+    explained = {id(node.value) for node in walked(tree) if isinstance(node, ast.Expr)}
+    for node in walked(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explained:
             if SIGN.search(node.value) and path.name not in OWNERS:
                 yield node.value

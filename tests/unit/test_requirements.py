@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from support.sources import modules, parsed
+
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src" / "quietmean"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -42,8 +44,8 @@ def imports() -> list[tuple[Path, str, set[str]]]:
     owners = packages_distributions()
     return [
         (path, package, {name.lower() for name in owners.get(package, [])})
-        for path in SOURCE.rglob("*.py")
-        for package in set(needed(ast.parse(path.read_text()).body)) - sys.stdlib_module_names - {"quietmean"}
+        for path in modules()
+        for package in set(needed(parsed(path).body)) - sys.stdlib_module_names - {"quietmean"}
     ]
 
 

@@ -22,6 +22,7 @@ from quietmean.core.keywords import as_argument, as_keyword, keyword_names
 from quietmean.learning import StandardScaler
 from quietmean.statistics import Column, Columns
 from support.refusals import raised, refused
+from support.sources import modules, parsed, text_of, walked
 
 SOURCE = Path(qm.__file__).parent
 OF_COMMANDS = {
@@ -38,12 +39,12 @@ OF_ERRORS = ("InputError", "ProtocolFailure")
 
 def strings_in_errors() -> Iterator[tuple[Path, str]]:
     """The texts that stand in the making of an error outside of the command line."""
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in modules():
         if path.relative_to(SOURCE).parts[0] in ("cli", "desk", "drop"):
             continue
-        if not any(f"{error}(" in (text := path.read_text(encoding="utf-8")) for error in OF_ERRORS):
+        if not any(f"{error}(" in text_of(path) for error in OF_ERRORS):
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in walked(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OF_ERRORS:
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
@@ -54,11 +55,11 @@ def strings_in_errors() -> Iterator[tuple[Path, str]]:
 def named_fields() -> dict[str, set[int]]:
     """The fields that errors name, with how many values each."""
     fields: dict[str, set[int]] = {}
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in modules():
         # Every worker of the tests asks this first, for the names of tests.
-        if "named(" not in (text := path.read_text(encoding="utf-8")):
+        if "named(" not in text_of(path):
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in walked(parsed(path)):
             called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "named"
             if called and isinstance(node, ast.Call) and node.args and isinstance(field := node.args[0], ast.Constant):
                 fields.setdefault(str(field.value), set()).add(len(node.args) - 1)
