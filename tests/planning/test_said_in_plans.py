@@ -60,6 +60,31 @@ def test_a_width_names_its_interval_and_its_spread(
     assert needed.to_json().get("assumed", {}) == assumed
 
 
+def of_noise(kind: str) -> Forecast:
+    study = StudyTerms.parse(
+        {
+            **{"name": "ages", "column": [AGE], "statistic": [{"kind": "count", "column": "age"}], "epsilon": 1.0, "delta": 1e-6},
+            **{"count": "private", "most_records": 1000, "protocol": "packed-sharing", "options": {"noise": kind}},
+        }
+    )
+    return Forecast(study, study.choice(8).plan, 800.0, studies=25)
+
+
+def test_a_forecast_takes_the_quantile_of_the_noise_that_is_drawn() -> None:
+    """Of one number: 1.96 standard deviations, or of 8 Laplace shares of 1/7 the quantile of shape 8/7, 2.106."""
+    for kind, quantile in (("gaussian", Z), ("laplace", 2.106)):
+        forecast = of_noise(kind)
+        (term,) = forecast.expected
+        (scale,) = forecast.study.workload.scales.values()
+        assert term.noise[0] / (forecast.noise / scale) == pytest.approx(quantile, rel=2e-3), kind
+
+
+def test_half_of_the_laplace_noise_needs_twice_the_epsilon() -> None:
+    forecast = of_noise("laplace")
+    (needed,) = forecast.needed(forecast.expected[0].noise[0] / 2, None)
+    assert needed.epsilon == pytest.approx(2.0, rel=0.05)
+
+
 # -- What the page of packed sharing says of spare bits in sums modulo a number: accidents that are seen, influence, bytes, error.
 PAGE = (Path(__file__).parents[2] / "docs" / "proofs" / "packed-sharing.md").read_text()
 PRIMES = {2: SMALL_PRIME, 4: LARGE_PRIME}

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.noise_law import NoiseKind, NoiseLaw
+from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.tails import Tails, Z, decoded_with, tails
 
 FINE = NoiseLaw(NoiseKind.LAPLACE, 1.0, 1.0, 1e-3)
@@ -93,3 +95,22 @@ def test_a_p_value_of_next_to_nothing_stays_a_chance() -> None:
     assert all(0 < law.p_value(small) < 1e-6 for small in (0.0, 1e-300, 1e-30))
     assert law.p_value(1.0) == 1.0
     assert math.isnan(law.p_value(math.nan))
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("count(where=sex == 'm')", [1.0]),
+        # All cells add up to the public number: a quarter of what three have too much is taken from each.
+        ("count(race)", [0.75, 0.25, 0.25, 0.25]),
+        ("count(race, level=a)", [0.75, 0.25, 0.25, 0.25]),
+    ],
+)
+def test_a_count_has_the_tails_of_its_own_weights(text: str, weights: list[float]) -> None:
+    columns = Columns([Column(name="sex", levels=("f", "m")), Column(name="race", levels=("a", "b", "c"))])
+    study = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    for law in (FINE, COARSE):
+        (answer,) = study.decode(np.full(study.dimension, 0.25), 1e-3, 10_000.0, law=law)
+        half = float(np.diff(answer.estimates.of_noise[0])[0]) / 2
+        reach = half / float(answer.estimates.standard_error[0])
+        assert reach == pytest.approx(Tails.of(law, np.array(weights)).quantile(), rel=1e-9)

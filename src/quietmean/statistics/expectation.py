@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.allocation import USUAL_SPREAD, noise_over_sampling
 from quietmean.statistics.columns import Column
@@ -130,7 +131,8 @@ class Expectation:
     """The statistics of a workload for a public number of ``records`` (parties, if they are the unit).
 
     ``noise``: the standard deviation that a study adds to each coordinate of the total of all records' vectors. ``step``: that of
-    its grid, so that the study decodes with the same matrices. ``studies``: how many are drawn.
+    its grid, so that the study decodes with the same matrices. ``studies``: how many are drawn. ``law``: of the noise, which
+    intervals and thresholds take their quantiles from; what is drawn is normal noise of the same variance.
     """
 
     workload: Workload
@@ -138,6 +140,7 @@ class Expectation:
     records: float
     step: float = 0.0
     studies: int = STUDIES
+    law: NoiseLaw | None = None
 
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
@@ -204,7 +207,7 @@ class Expectation:
         means, added = source.drawn(spread, weight, count)
         resolved, decoder = self.workload.with_columns(statistic), source.decoder
         with np.errstate(all="ignore"):
-            decoded = [resolved.decode(decoder.of_quantities(mean, noise, weight)) for mean in means + noise * added]
+            decoded = [resolved.decode(decoder.of_quantities(mean, noise, weight, self.law)) for mean in means + noise * added]
         return summed_up(decoded, statistic.null)
 
     def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:

@@ -22,7 +22,7 @@ from quietmean.core.keywords import as_keyword
 from quietmean.core.party import Vector
 from quietmean.learning.estimators.base import OUTCOME, FitCertificate, InvalidInput, Private, estimator, public
 from quietmean.learning.sites import FitSite, learned_bounds_note, parties_of, site_of
-from quietmean.planning.accuracy import stated_variance
+from quietmean.planning.accuracy import stated_law, stated_variance
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
@@ -61,7 +61,8 @@ class OneShot:
     @property
     def released(self) -> Released:
         """The quantities that the estimates are made of."""
-        return self.outcome.workload.decoder(self.step).released(self.mean, self.noise, self.weight)
+        law = stated_law(self.outcome.execution)
+        return self.outcome.workload.decoder(self.step).released(self.mean, self.noise, self.weight, law)
 
 
 def release(fields: Mapping[str, Any], parts: Sequence[Array], site: FitSite) -> OneShot:

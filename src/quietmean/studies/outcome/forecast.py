@@ -10,6 +10,7 @@ from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.readable import bound_text, count_of, either_side, for_terminal, percent_text, plain
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
@@ -130,8 +131,14 @@ class Forecast:
         return noise_of_total(self.plan)
 
     @cached_property
+    def law(self) -> NoiseLaw | None:
+        """The law of that noise; None for Gaussian noise."""
+        protocol, target = self.plan.protocol, self.plan.target
+        return protocol.traits.checks.noise_law(protocol, target.responding)
+
+    @cached_property
     def expectation(self) -> Expectation:
-        return Expectation(self.study.workload, self.noise, self.drawn, self.plan.value_step, self.studies)
+        return Expectation(self.study.workload, self.noise, self.drawn, self.plan.value_step, self.studies, self.law)
 
     @property
     def expected(self) -> tuple[Expected, ...]:
@@ -294,6 +301,10 @@ class Forecast:
         target = self.plan.target
         if target.nats is not None:
             return None
+        if self.law is not None:
+            # The scale of Laplace noise goes with 1 / epsilon.
+            epsilon = target.epsilon * less_noise
+            return epsilon if epsilon <= _LARGEST_EPSILON else None
         needed_mu = mu_of_budget(target.epsilon, target.delta) * less_noise
         if mu_of_budget(_LARGEST_EPSILON, target.delta) < needed_mu:
             return None
