@@ -12,7 +12,7 @@ from rich.console import Console
 from quietmean.cli.answers import ResultScreen, print_answers
 from quietmean.statistics import Column, Columns
 from quietmean.studies.outcome.first_screen import first_screen
-from support.outcomes import EVERY_KIND, finished, truth_of
+from support.outcomes import EVERY_KIND, finished, records_of, truth_of
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +80,25 @@ def test_what_noise_hides_comes_with_what_to_change() -> None:
     receipt = json.loads(json.dumps(finished("mean(x)", "linear-regression(y ~ x)", noise=60.0).receipt(), default=str))
     (hidden,) = [line for line in " ".join(" ".join(first_screen(receipt)).split()).split("! ") if line.startswith("HIDDEN")]
     assert "Ask for a larger epsilon, more records or fewer levels." in hidden
+
+
+def test_tests_stand_below_their_own_statistic() -> None:
+    receipt = json.loads(json.dumps(finished("group-means(x, by=yes)", "crosstab(yes, other)", "mean(y)").receipt(), default=str))
+    lines = first_screen(receipt)
+    assert max(map(len, lines)) <= 80
+    place = {text: next(at for at, line in enumerate(lines) if line.strip().startswith(text)) for text in (
+        "group-means(x, yes)", "Welch's t test", "crosstab(yes, other)", "Pearson's chi-squared test", "mean(y)"
+    )}  # fmt: skip
+    assert list(place.values()) == sorted(place.values())
+
+
+def test_without_noise_a_part_that_nobody_is_in_is_0_and_no_unknown() -> None:
+    """As a run on one machine shows it: with rounding alone."""
+    outcome = finished("table-1(by=yes)")
+    table = records_of()
+    (answer,) = outcome.workload.decode(outcome.workload.of_records(table).mean(axis=0), 1e-9, float(len(table)))
+    estimates = answer.estimates
+    missing = [at for at, term in enumerate(estimates.terms) if term.endswith("missing")]
+    assert len(missing) > 4
+    assert np.isfinite(estimates.value[missing]).all()
+    assert not any(flag.code == "few" for flag in estimates.flags)

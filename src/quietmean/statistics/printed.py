@@ -417,7 +417,9 @@ def terminal_cells(term: Term, has_truth: bool) -> list[str]:
 
 
 def truth_text(term: Term) -> str:
-    """The value without noise, with the digits of the estimate."""
+    """The value without noise, with the digits of the estimate; of a time that is not reached with it, neither without."""
+    if "not-reached" in term.flags and math.isnan(term.truth):
+        return NOT_REACHED
     text = day_text(term.truth, term.since) if term.since else number_text(term.truth, error_of_digits(term))
     return for_terminal(text)
 

@@ -367,10 +367,10 @@ def _no_answer(end: Ended) -> Iterator[str]:
 
 
 def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each term, below its statistic where that has several, and each test."""
+    """A line for each term, below its statistic where that has several, and each test below both."""
     has_truth = any("true_value" in document for document in documents)
-    heads = ["estimate", "95 % interval", "n"] + ["true here"] * has_truth
-    rows = [["  statistic", *heads]]
+    rows = [["  statistic", "estimate", "95 % interval", "n", *["true here"] * has_truth]]
+    tests = dict[int, list[str]]()
     for document in documents:
         name, (terms, _) = str(document["name"]), together(terms_of(document))
         if not terms or terms[0].term:
@@ -378,13 +378,13 @@ def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for term in terms:
             label = f"    {term.label}" if term.label else f"  {name}"
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
+        tests[len(rows)] = TidyTests((document,)).sentences()
     full = [row for row in rows if len(row) > 1]
     # Nothing tells of how many records some statistics are.
     kept = [place for place in range(len(rows[0])) if not place or any(row[place] for row in full[1:]) or len(full) == 1]
-    yield from aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows])
-    for document in documents:
-        for sentence in TidyTests((document,)).sentences():
-            yield from indented("", f"{document['name']}: {for_terminal(sentence)}", 4)
+    for place, line in enumerate(aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows]), 1):
+        yield line
+        yield from (below for sentence in tests.get(place, ()) for below in indented("", for_terminal(sentence), 4))
 
 
 def _cells(term: Term) -> list[str]:
