@@ -16,6 +16,7 @@ from quietmean.core.noise_law import NoiseKind
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.accuracy import stated_law, stated_variance
 from quietmean.planning.calibrate import calibrate
+from quietmean.planning.other_noise import other_noise
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.privacy.loss import epsilon_of_share, laplace_charge
@@ -28,7 +29,7 @@ from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.randomness.laplace_shares import negative_binomial_table, reach
+from quietmean.randomness.laplace_shares import negative_binomial_table, reach, tails, variance
 from support.refusals import refused
 
 DELTA = 1e-6
@@ -356,3 +357,31 @@ def test_an_aggregated_sum_has_the_law_that_it_states(name: str) -> None:
 def test_what_laplace_noise_cannot_have_is_refused_in_sums_and_by_a_curator(asked: Target, problem: str) -> None:
     refused(problem, aggregated, "secagg", asked)
     refused(problem.replace("Choose", "Plan with"), calibrate, asked, CentralDP(noise="laplace"))  # type: ignore[arg-type]
+
+
+def test_checks_of_results_know_the_tails_of_laplace_noise() -> None:
+    """Where a Gaussian of so many deviations goes beyond with a chance, the exact law does so with no larger one."""
+    law = of_shares(4.0, 1, 1)
+    middle, everything, deviation = law.size // 2, int(law.sum()), math.sqrt(variance(4.0, 1))
+    for chance in (1e-3, 1e-9, 1e-12, 1e-15):
+        bound = tails(4.0) * deviation * math.sqrt(-2 * math.log(chance))
+        assert Fraction(int(law[middle + math.ceil(bound) :].sum()), everything) <= Fraction(chance)
+    for plan in (planned(TABLE), aggregated("secagg", TABLE), calibrate(TABLE, CentralDP(noise="laplace"))):  # type: ignore[arg-type]
+        assert 3 < plan.protocol.traits.checks.tails(plan.protocol, 4) < 4
+
+
+@pytest.mark.parametrize(
+    ("protocol", "asked", "error", "share"),
+    [("packed-sharing", COUNT, "0.33", "19"), ("packed-sharing", TABLE, "0.47", "19"), ("secagg", TABLE, "0.47", "19")],
+)
+def test_a_plan_says_what_laplace_noise_would_give_and_take(protocol: str, asked: Target, error: str, share: str) -> None:
+    """Over Gaussian noise at equal (epsilon, delta); it is never chosen unasked."""
+    plan = calibrate(asked, get_protocol(protocol)())
+    assert "laplace" not in str(getattr(plan.protocol, "noise", ""))
+    said = other_noise(plan, {})
+    assert said is not None
+    assert f"would be {error} times as large, and take {share} times as much of an account (rule gauss)" in said
+    back = other_noise(calibrate(asked, get_protocol(protocol)(noise="laplace")), {"noise": "laplace"})
+    assert back is not None
+    assert back.startswith("Gaussian noise")
+    assert other_noise(calibrate(replace(asked, dimension=4000, l1=1.5), get_protocol(protocol)()), {}) is None

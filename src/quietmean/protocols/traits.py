@@ -18,6 +18,7 @@ from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.literature import Publication
 from quietmean.protocols.target import Target
+from quietmean.randomness import laplace_shares
 
 
 class Server(StrEnum):
@@ -100,6 +101,14 @@ def mean_reach(protocol: Any, schedule: Schedule, trace: ExecutionTrace, weights
     return 1.0
 
 
+def usual_tails(protocol: Any, dimension: int) -> float:
+    """Tails of sums with Gaussian or Laplace noise; infinite for other noise."""
+    law = protocol.traits.checks.noise_law(protocol, 1)
+    if law is not None:
+        return laplace_shares.tails(law.scale / law.step)
+    return 1.0 if protocol.traits.gaussian_noise else math.inf
+
+
 @dataclass(frozen=True)
 class Checks:
     """What receivers can hold releases and results against; functions have the protocol as their first argument.
@@ -123,7 +132,7 @@ class Checks:
     """
 
     reach: Callable[[Any, Schedule, ExecutionTrace, Array], float] = mean_reach
-    tails: Callable[[Any, int], float] = lambda protocol, dimension: 1.0 if protocol.traits.gaussian_noise else math.inf
+    tails: Callable[[Any, int], float] = usual_tails
     own_release_variance: Callable[[Any, Schedule], Array | None] = lambda protocol, schedule: None
     report_reach: Callable[[Any, int, float], float] = lambda protocol, dimension, chance: 1.0
     released_variance: Callable[..., float | None] = lambda protocol, *of: protocol.error_variance(*of)

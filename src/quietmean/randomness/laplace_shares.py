@@ -31,6 +31,7 @@ _TAIL = 52
 _PRECISION = 256
 _BLOCK = 1 << 15
 _PARTS = 64
+_RARE = 1e-20
 
 
 class LaplaceStream:
@@ -76,6 +77,15 @@ def reach(scale: float, shape: float, chance: float) -> float:
         (shape * _log_moment(scale, each / scale) - math.log(chance)) * scale / each
         for each in (*rest, *(1 - 2.0**-power for power in range(6, 12)))
     )
+
+
+def tails(scale: float) -> float:
+    """How many standard deviations a Gaussian has whose tails are no lighter, where they are above 1e-20; of k shares and more.
+
+    Also of any sum of independent ones with coefficients: by the same bound, no sum of the same variance goes beyond so far as
+    one alone, as the logarithm of the moments is convex in s^2.
+    """
+    return reach(scale, 1.0, _RARE) / math.sqrt(-2 * math.log(_RARE) * variance(scale, 1))
 
 
 def _log_moment(scale: float, s: float) -> float:

@@ -171,12 +171,7 @@ class CentralDP(DiscreteNoise, Mechanism):
     @cached_property
     def traits(self) -> Traits:
         to = self.aggregator
-        return replace(
-            with_collector(self.TRAITS, to),
-            trusted=frozenset({to}),
-            assumptions=(curator(to),),
-            gaussian_noise=not self.is_laplace,
-        )
+        return replace(with_collector(self.TRAITS, to), trusted=frozenset({to}), assumptions=(curator(to),))
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma=star)

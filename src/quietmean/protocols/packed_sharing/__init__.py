@@ -18,7 +18,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import REPLACED
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.noise_law import NoiseKind, NoiseLaw
+from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Units, Vector
 from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -197,13 +197,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
             _ATTENDANCE,
         )
         checks = replace(self.TRAITS.checks, by=self._checked_by, unnoticed=self._unnoticed)
-        return replace(
-            self.TRAITS,
-            assumptions=assumptions,
-            checks=checks,
-            largest_weight=self.largest_weight,
-            gaussian_noise=self.noise == NoiseKind.GAUSSIAN,
-        )
+        return replace(self.TRAITS, assumptions=assumptions, checks=checks, largest_weight=self.largest_weight)
 
     @property
     def _checked_by(self) -> Mapping[str, int] | None:

@@ -125,7 +125,7 @@ class SecAgg(SecAggParameters, Mechanism):
             ),
         )
         collected = with_collector(self.TRAITS, self.aggregator)
-        return replace(collected, assumptions=assumptions, largest_weight=self.largest_weight, gaussian_noise=not self.is_laplace)
+        return replace(collected, assumptions=assumptions, largest_weight=self.largest_weight)
 
     def design(self, target: Target) -> Design:
         check_collector(self.aggregator, target.parties)

@@ -16,6 +16,7 @@ from quietmean.core.readable import UNKNOWN, count_of, delta_shown, either_side,
 from quietmean.core.schema import MOST
 from quietmean.core.tables import Kinds, table_html, table_text
 from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
+from quietmean.planning.other_noise import other_noise
 from quietmean.statistics.expectation import STUDIES, Expected
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
@@ -184,6 +185,8 @@ class PlannedStudy(TableFile):
         if self._forecast is not None:
             yield from self._forecast.sentences()
             yield from self._forecast.by_rounds
+        if (noise := other_noise(plan, self.study.options)) is not None:
+            yield noise
         yield from (remedy.sentence for remedy in self.needed)
         if self.influence is not None:
             yield f"a party that lies can move {'; '.join(self.influence.sentences())}"
