@@ -77,12 +77,6 @@ def test_a_table_by_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert document["over_curator"] < 1.2
 
 
-def ledger_of(folder: Path) -> Path:
-    """The ledger that the first study made."""
-    (found,) = (path for path in folder.rglob("*") if path.is_file() and Ledger.is_there(path))
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["packed-sharing", "secagg"])
 def test_a_party_that_is_killed_leaves_enough_shares(tmp_path: Path, tool: ModuleType, protocol: str) -> None:
@@ -103,7 +97,7 @@ def test_a_party_that_is_killed_leaves_enough_shares(tmp_path: Path, tool: Modul
     assert len(counted) >= plan.protocol.minimum  # type: ignore[attr-defined]
     for party in stayed:
         require_near(end.documents[party], counted)
-        with Ledger.open(ledger_of(tmp_path / f"site-{party}")) as ledger:
+        with Ledger.open(tmp_path / f"site-{party}" / "data" / "quietmean" / "ledger") as ledger:
             (account,) = ledger.accounts()
             (entry,) = ledger.trace(account.name)
         promised = plan.charge

@@ -129,10 +129,14 @@ class ReceiptScreen:
         protocol = f", {self.raw['protocol']}" if isinstance(self.raw.get("protocol"), str) else ""
         return f"{self.path}: {count_of(self.analysis.transcript.parties, 'party', 'parties')}{protocol}{date}"
 
+    @property
+    def _below(self) -> float | None:
+        return self.analysis.terms.charge(self.certificate.max_mu).delta_below
+
     def _verdict(self) -> Iterator[str]:
         """What holds of what was promised, or what does not."""
         found, promised = self.certificate.max_epsilon, self.document.get("epsilon_a_priori")
-        shown = f"epsilon {epsilon_shown(found)} (delta {delta_shown(self.analysis.delta)})"
+        shown = f"epsilon {epsilon_shown(found)} (delta {delta_shown(self.analysis.delta, self._below)})"
         who = "for every party" if self._equal else "for the worst party"
         again = f"The realised cost is {shown} {who}"
         if self.hints.nats is not None or "mutual_information_nats" in self.document:

@@ -193,8 +193,10 @@ def epsilon_shown(epsilon: float) -> str:
     return f"{math.ceil(epsilon * unit - 1e-9) / unit:.{decimals}f}"
 
 
-def delta_shown(delta: float) -> str:
-    """A delta as people write it: "1e-6"."""
+def delta_shown(delta: float, below: float | None = None) -> str:
+    """A delta as people write it: "1e-6"; where it is only known what it is ``below``, "< 1e-12"."""
+    if below is not None:
+        return f"< {delta_shown(below)}"
     return re.sub(r"e([+-])0+(?=\d)", r"e\1", f"{delta:g}")
 
 

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import GAUSSIAN_GUARANTEE, half_range
 from quietmean.core.party import PartyId
 from quietmean.core.readable import Fact, epsilon_text
 from quietmean.core.workers import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms, CoalitionCertificate, Scope
+from quietmean.privacy.charge import Charge
 from quietmean.privacy.coalitions import Effort, ProvenMu, every_coalition, require_honest, search_coalitions
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.privacy.loss import GAUSSIAN, UPPER_BOUND
@@ -207,19 +208,24 @@ class PrivacyAnalysis:
 A_PRIORI, HAPPENED, FOUND, EVERYBODY, WHOLE_PARTY = "a priori", "as it happened", "found", "everybody else", "whole party"
 
 
-def cost_text(epsilon: float, delta: float, unit: str = "") -> str:
-    """An epsilon with its delta, rounded up, for one ``unit``: "epsilon 1.4547 at delta 1e-06 for one record"."""
-    return f"epsilon {epsilon_text(epsilon)} at delta {delta:g}{f' for one {unit}' if unit else ''}"
+def cost_text(epsilon: float, delta: float, unit: str = "", below: float | None = None) -> str:
+    """An epsilon with its delta, rounded up, for one ``unit``: "epsilon 1.4547 at delta 1e-06 for one record".
+
+    ``below``: what delta is below, where epsilon is pure.
+    """
+    at = f"delta {delta:g}" if below is None else f"a delta below {below:g}"
+    return f"epsilon {epsilon_text(epsilon)} at {at}{f' for one {unit}' if unit else ''}"
 
 
-def a_priori(epsilon: float, delta: float, unit: str, against: str, enforced_by: str) -> Fact:
-    """What is promised before the start. ``against``: who may collude; ``enforced_by``: what keeps it."""
+def a_priori(epsilon: float, delta: float, unit: str, against: str, promised: APriori) -> Fact:
+    """What is ``promised`` before the start. ``against``: who may collude."""
+    enforced_by, below = promised.enforced_by, Charge.promised(promised).delta_below
     return Fact(
         A_PRIORI,
         epsilon,
         UPPER_BOUND,
         f"guaranteed before the start, against {against}; enforced by {enforced_by}",
-        f"guaranteed before the start: {cost_text(epsilon, delta, unit)}, against {against}; enforced by {enforced_by}",
+        f"guaranteed before the start: {cost_text(epsilon, delta, unit, below)}, against {against}; enforced by {enforced_by}",
     )
 
 
@@ -259,10 +265,10 @@ def privacy_facts(
     facts = []
     if promised is not None:
         against = _colluders(terms, certificate, analysis.transcript.parties)
-        facts.append(a_priori(terms.epsilon_promised(promised), delta, unit, against, promised.enforced_by))
+        facts.append(a_priori(terms.epsilon_promised(promised), delta, unit, against, promised))
     adversary = certificate.describe() if isinstance(certificate, CoalitionCertificate) else certificate.adversary.describe()
-    spent = certificate.max_epsilon
-    cost = f"realised (given who took part): {cost_text(spent, delta, unit)}, against {adversary}"
+    spent, below = certificate.max_epsilon, terms.charge(certificate.max_mu).delta_below
+    cost = f"realised (given who took part): {cost_text(spent, delta, unit, below)}, against {adversary}"
     facts.append(Fact(HAPPENED, spent, certificate.numbers, f"given who took part, against {adversary}", cost))
     if isinstance(certificate, CoalitionCertificate):
         if (found := certificate.found) is not None:

@@ -102,6 +102,7 @@ def _least(function: Callable[[float], float], low: float, high: float) -> float
 
 # Relative accuracy of scipy's inverse functions, with room to spare; results are moved by this much towards less privacy.
 _SAFETY = 1e-12
+_NEXT_TO_NOTHING = 1e-12
 # A few units in the last place.
 _ULPS = 2.0**-50
 # Beyond this e^epsilon overflows float64, and any tv > 0 of a program uses up delta.
@@ -192,6 +193,11 @@ class Charge:
     def bounded(self) -> bool:
         """Whether mu is finite."""
         return math.isfinite(self.mu)
+
+    @property
+    def delta_below(self) -> float | None:
+        """What delta is below at the pure epsilon, where that is next to nothing: 1e-12. Else None; it is never said to be 0."""
+        return _NEXT_TO_NOTHING if math.isfinite(self.pure) and 0 < self.delta(self.pure) < _NEXT_TO_NOTHING else None
 
     def additive(self, epsilon: float) -> Fraction:
         """beta + (1 + e^epsilon) tv, what the two additive columns take of delta: an upper bound, at most 1."""

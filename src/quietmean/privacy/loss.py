@@ -188,8 +188,6 @@ def nats_of_whole_numbers(nats: ArrayLike, least_variance: float) -> Array:
 
 
 EXACT, UPPER_BOUND = "exact", "upper bound"
-# Below this a delta is next to nothing: the sampler's alone is far below.
-TINY_DELTA = 1e-12
 # The advantage of comparing low bits against float64 noise, a column.
 FLOAT64_DELTA = 0.06
 _LARGEST_EPSILON = 500.0
@@ -343,7 +341,7 @@ class LaplaceLossConversion(LossConversion):
 
 def laplace_numbers(adds: str, charge: Charge) -> Assumption:
     """What figures with Laplace noise are: who ``adds`` what, and that delta is next to nothing, as ``charge`` has it."""
-    tiny = f", with a delta below {TINY_DELTA:g}" if charge.delta(charge.pure) < TINY_DELTA else ""
+    tiny = f", with a delta below {charge.delta_below:g}" if charge.delta_below else ""
     return Assumption(Key.NUMBERS, f"{adds}. Epsilon is pure{tiny}, and includes rounding.")
 
 

@@ -81,7 +81,7 @@ class Ended:
 
     @property
     def delta(self) -> str:
-        return delta_shown(float(self.result.get("delta", 0)))
+        return delta_shown(float(self.result.get("delta", 0)), self.result.get("delta_below"))
 
     @property
     def promised(self) -> float:

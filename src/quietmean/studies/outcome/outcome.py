@@ -205,6 +205,7 @@ class StudyOutcome:
             "enforced_by": self.a_priori.enforced_by,
             "epsilon": self.epsilon,
             "delta": self.target.delta,
+            **({} if (below := Charge.promised(self.a_priori).delta_below) is None else {"delta_below": below}),
             "certificate": self.certificate_json(),
             "parties_counted": self.parties_counted,
             "without": np.flatnonzero(~self.execution.contributors()).tolist(),

@@ -252,7 +252,7 @@ class Agreement(ABC):
     def promises(self) -> tuple[Fact, Fact]:
         """What it costs at most, and what is left if more collude than that."""
         epsilon, delta, unit = self.epsilon_a_priori, self.target.delta, str(self.target.unit)
-        promised = a_priori(epsilon, delta, unit, self._colluders(), self.plan.a_priori.enforced_by)
+        promised = a_priori(epsilon, delta, unit, self._colluders(), self.plan.a_priori)
         return promised, everybody_else(self.everybody_else, delta, unit)
 
     def _colluders(self) -> str:
@@ -262,7 +262,7 @@ class Agreement(ABC):
 
     def _cost(self) -> str:
         """What is known beforehand."""
-        promised = cost_text(self.epsilon_a_priori, self.target.delta)
+        promised = cost_text(self.epsilon_a_priori, self.target.delta, below=self.plan.charge.delta_below)
         return f"{promised}, guaranteed before the start, enforced by {self.plan.a_priori.enforced_by}"
 
     def _against(self) -> str:

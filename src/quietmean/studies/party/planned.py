@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.output import TableFile
-from quietmean.core.readable import UNKNOWN, count_of, delta_shown, either_side, epsilon_shown, epsilon_text, percent_text, plain
+from quietmean.core.readable import UNKNOWN, count_of, delta_shown, either_side, epsilon_shown, percent_text, plain
 from quietmean.core.schema import MOST
 from quietmean.core.tables import Kinds, table_html, table_text
 from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
 from quietmean.planning.other_noise import other_noise
+from quietmean.privacy.analysis import cost_text
 from quietmean.statistics.expectation import STUDIES, Expected
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
@@ -173,8 +174,8 @@ class PlannedStudy(TableFile):
         if first := plan.above_target or plan.nats_kept:
             yield from (first, *where_more_is_promised(plan, plan.domain))
         yield (
-            f"{plan.protocol.name} for {target.parties} parties: guaranteed epsilon {epsilon_text(plan.epsilon_a_priori)} "
-            f"at delta {target.delta:g} (plan {plan.digest[:12]})"
+            f"{plan.protocol.name} for {target.parties} parties: guaranteed "
+            f"{cost_text(plan.epsilon_a_priori, target.delta, below=plan.charge.delta_below)} (plan {plan.digest[:12]})"
         )
         if self.study.committee is not None:
             yield from _of_committee(self.study.committee, self.study.workload)
@@ -225,8 +226,8 @@ class PlannedStudy(TableFile):
         against = f"even if {target.colluding} of the parties collude" if target.colluding else "if no party colludes"
         if self.study.committee is not None:
             against = f"against {CommitteeWords(self.study.committee, None, self.study.workload).against}"
-        epsilon = f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta_shown(target.delta)}) per {target.unit}"
-        return f"{epsilon}, guaranteed, {against}"
+        delta = delta_shown(target.delta, plan.charge.delta_below)
+        return f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta}) per {target.unit}, guaranteed, {against}"
 
     def _printed(self) -> list[dict[str, str]]:
         """One row a statistic, with the columns that some statistic has."""
