@@ -90,6 +90,16 @@ def test_what_is_decoded_has_the_tails_of_its_noise() -> None:
     assert tails().normal
 
 
+def test_a_p_value_counts_the_noise_that_is_in_its_error() -> None:
+    """Of 200,000 sums of a share of Laplace noise and normal errors, seed 6, as many as it says are beyond three deviations."""
+    rng, normal = np.random.default_rng(6), 2 * float(stats.norm.sf(3))
+    laplace, errors = rng.laplace(scale=math.sqrt(0.5), size=200_000), rng.standard_normal(200_000)
+    for share in (0.25, 0.5, 1.0):
+        beyond = float((np.abs(math.sqrt(share) * laplace + math.sqrt(1 - share) * errors) > 3).mean())
+        assert Tails.of(FINE).p_value(normal, share) == pytest.approx(beyond, rel=0.1)
+    assert Tails.of(FINE).p_value(normal, 0.0) == normal
+
+
 def test_a_p_value_of_next_to_nothing_stays_a_chance() -> None:
     law = Tails.of(FINE)
     assert all(0 < law.p_value(small) < 1e-6 for small in (0.0, 1e-300, 1e-30))

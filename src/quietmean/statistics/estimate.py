@@ -182,14 +182,19 @@ def satterthwaite(variance: float, uncertainty: float) -> float:
     return max(variance**2 / uncertainty, 1.0) if uncertainty > 0 else math.inf
 
 
-def t_test(estimate: float, error: float, degrees: float, method: str = "t test") -> HypothesisTest:
-    """The test that the true value is 0, both sides; ``method``: what the test is called where ``error`` comes from."""
+def t_test(estimate: float, error: float, degrees: float, method: str = "t test", noise: float | None = None) -> HypothesisTest:
+    """The test that the true value is 0, both sides; ``method``: what the test is called where ``error`` comes from.
+
+    ``noise``: the part of the error that noise is; by default all of it, where noise is not normal.
+    """
     symbol = "z" if math.isinf(degrees) else "t"
     if not error > 0:
         return HypothesisTest(math.nan, (degrees,), math.nan, method, symbol)
     ratio = estimate / error
     tail = float(special.ndtr(-abs(ratio))) if math.isinf(degrees) else float(special.stdtr(degrees, -abs(ratio)))
-    return HypothesisTest(ratio, (degrees,), tails().p_value(2 * tail), method, symbol)
+    return HypothesisTest(
+        ratio, (degrees,), tails().p_value(2 * tail, 1.0 if noise is None else (noise / error) ** 2), method, symbol
+    )
 
 
 def chi_squared_test(statistic: float, degrees: float, method: str = "chi-squared test") -> HypothesisTest:
@@ -289,7 +294,7 @@ class Estimate:
         value, more = math.exp(log), change or 0.0
         reaches = [reach + more for reach in _reaches(noise, sampling, degrees)]
         ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in reaches]
-        test = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees)
+        test = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees, noise=noise_only)
         resolution = None if change is None else (value - math.exp(log - change), exp_or_infinite(log + change) - value)
         return cls(
             *(term, value, value * noise_only, value * both, 0.0, math.inf, ends[0], ends[1], test.p_value, test.statistic),
@@ -343,7 +348,7 @@ class Estimate:
         """Add the p-value of the test that it is 0, or as near to it as bins leave open."""
         below, above = self.resolution or (0.0, 0.0)
         nearest = max(self.value - below, 0.0) if self.value > 0 else min(self.value + above, 0.0)
-        test = t_test(nearest, self.error, degrees)
+        test = t_test(nearest, self.error, degrees, noise=self.noise)
         return replace(self, p_value=test.p_value, statistic=test.statistic)
 
     def possible(self) -> Estimate:

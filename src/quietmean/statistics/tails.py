@@ -68,7 +68,7 @@ class Tails:
         """How many standard deviations hold 95 % of noise and normal sampling errors together, from their variances."""
         if self.normal or not (noise > 0 and math.isfinite(noise + sampling)):
             return Z
-        share = math.ceil(_SHARES * noise / (noise + max(sampling, 0.0)) - 1e-9) / _SHARES
+        share = _share(noise / (noise + max(sampling, 0.0)))
         return max(_quantile(*law, share) for law in self._laws)
 
     def deviations(self, normal: float) -> float:
@@ -78,12 +78,12 @@ class Tails:
         chance = 2 * float(special.ndtr(-normal))
         return max(normal, *(_beyond(*law, chance) for law in self._laws))
 
-    def p_value(self, normal: float) -> float:
-        """What a p-value under normal errors is at most if all of the error is noise of this law."""
-        if self.normal or not 0 <= normal < 1:
+    def p_value(self, normal: float, share: float = 1.0) -> float:
+        """What a p-value under normal errors is at most if this share of the variance is noise of this law."""
+        if self.normal or not 0 <= normal < 1 or not share > 0:
             return normal
         away = -float(special.ndtri(normal / 2))
-        return max(normal, *(_chance(*law, away) for law in self._laws))
+        return max(normal, *(_chance(*law, away, _share(min(share, 1.0))) for law in self._laws))
 
     @property
     def _laws(self) -> list[tuple[float, float, Weights]]:
@@ -189,8 +189,12 @@ def _quantile(shape: float, step: float, weights: Weights, share: float) -> floa
     return _beyond(shape, step, weights, 1 - LEVEL, share)
 
 
-def _chance(shape: float, step: float, weights: Weights, away: float) -> float:
+def _share(share: float) -> float:
+    return math.ceil(_SHARES * share - 1e-9) / _SHARES
+
+
+def _chance(shape: float, step: float, weights: Weights, away: float, share: float) -> float:
     """The chance to be as far away as that, or farther."""
-    distance, tail = _tail(shape, step, weights, 1.0)
+    distance, tail = _tail(shape, step, weights, share)
     place = math.ceil(away / distance - 1e-9) - 1 if math.isfinite(away) else len(tail)
     return 1.0 if place < 0 else float(tail[min(place, len(tail) - 1)])

@@ -270,6 +270,6 @@ class PairedDifference(OfPair):
         (estimate,) = known.of([term])
         return Estimates.of(
             [estimate],
-            tests={"paired-t": t_test(estimate.value, estimate.error, float(known.degrees[0]), "paired t test")},
+            tests={"paired-t": t_test(estimate.value, estimate.error, float(known.degrees[0]), "paired t test", estimate.noise)},
             method="ratio of noisy means; Student's t",
         )

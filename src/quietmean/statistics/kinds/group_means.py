@@ -156,7 +156,7 @@ def _welch(first: Summary, second: Summary) -> tuple[float, float, float, float]
 def welch_t(first: Summary, second: Summary) -> HypothesisTest:
     """The test that both groups have the same mean, whatever their variances."""
     difference, noise, sampling, degrees = _welch(first, second)
-    return t_test(difference, math.sqrt(noise + sampling), degrees, WELCH_T)
+    return t_test(difference, math.sqrt(noise + sampling), degrees, WELCH_T, math.sqrt(max(noise, 0.0)))
 
 
 def moved_smd(pair: list[MovedMoments]) -> float:

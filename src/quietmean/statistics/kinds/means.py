@@ -274,7 +274,8 @@ def _tested(entry: Estimate, degrees: float) -> Estimate:
     """Add the test that both have nothing to do with each other, on the scale of Fisher's z."""
     if abs(entry.value) >= 1:
         return entry
-    test = t_test(math.atanh(entry.value), entry.error / (1 - entry.value**2), degrees)
+    noise, error = (each / (1 - entry.value**2) for each in (entry.noise, entry.error))
+    test = t_test(math.atanh(entry.value), error, degrees, noise=noise)
     return replace(entry, p_value=test.p_value, statistic=test.statistic)
 
 

@@ -88,7 +88,7 @@ class Spearman(OfCells):
         error = math.sqrt(1 / max(cells.total - 1, 1.0) + row.noise**2)
         return Estimates.of(
             [row],
-            tests={self.name: t_test(row.value, error, math.inf, "Spearman's test")},
+            tests={self.name: t_test(row.value, error, math.inf, "Spearman's test", row.noise)},
             flags=tuple(near_threshold("the correlation", clear, (WHOLE,))),
             method="ranks of bins, without what noise adds on average; Fisher's z; by gradient, with the noise and the bins",
         )
