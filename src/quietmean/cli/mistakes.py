@@ -29,6 +29,8 @@ from quietmean.cli.options import with_option
 from quietmean.core.errors import InputError
 
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\.\d+)")
+# A question, such as "mean(age in 0..110)".
+_QUESTION = re.compile(r"[a-z][a-z0-9-]*\(.*\)")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 # What word processors make of two hyphens and of quotation marks, which stay part of a word on a command line.
 _LONG_DASH = re.compile(r"[–—]+-?([a-z])")
@@ -293,6 +295,9 @@ def sentence_of_stray(error: StrayValue, app: App, command: str | None, tokens: 
 
 
 def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
+    if _QUESTION.fullmatch(value):
+        ask = f"quietmean study new {shlex.quote(value)} --out study.toml"
+        return f"{value!r} is a question, which {command} does not take. Ask it in a study: {ask}"
     index = tokens.index(value) if value in tokens else 0
     before = next((place for place in reversed(range(index)) if tokens[place].startswith("--")), None)
     if before is None:
