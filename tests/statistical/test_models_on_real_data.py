@@ -58,9 +58,7 @@ def test_counts_on_randhie() -> None:
         Column(name="disea", low=0, high=60),
     ]
     records = table[[column.name for column in columns]].to_numpy(dtype=float)
-    model = GeneralizedLinearModel(
-        "mdvis ~ lncoins + physlm + disea", columns, family="poisson", residual=400, rounds=15, **BUDGET
-    )
+    model = GeneralizedLinearModel("mdvis ~ lncoins + physlm + disea", columns, family="poisson", rounds=20, **BUDGET)
     answer = fitted(model, [records[::2], records[1::2]]).coefficients
     exact = smf.poisson("mdvis ~ lncoins + physlm + disea", table).fit(disp=0, cov_type="HC0", tol=1e-12)
     np.testing.assert_allclose(answer.value, exact.params, rtol=1e-4)
@@ -98,8 +96,7 @@ def test_families_are_those_of_statsmodels(name: str, family: str) -> None:
     columns = [Column(name=one, low=bounds[one][0], high=bounds[one][1]) for one in "ab"]
     low, high = bounds.get(outcome, (0.0, 1.0))
     columns.append(Column(name=outcome, boolean=True) if outcome == "truth" else Column(name=outcome, low=low, high=high))
-    residual = {"binomial": None, "gamma": 60.0}.get(family, 400.0)
-    model = GeneralizedLinearModel(f"{outcome} ~ a + b", columns, family=family, residual=residual, rounds=25, **BUDGET)
+    model = GeneralizedLinearModel(f"{outcome} ~ a + b", columns, family=family, rounds=25, **BUDGET)
     records = np.column_stack([design[:, 1:], outcomes[:, place]])
     answer = fitted(model, [records[::2], records[1::2]]).coefficients
     kinds = {

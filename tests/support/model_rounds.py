@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.model import ModelByRounds
-from quietmean.learning.models.newton import DesignRows, Newton
+from quietmean.learning.models.state import DesignRows, FitState
 from quietmean.sessions import RoundMean
 
 Array = NDArray[np.float64]
 
 
 def moved(
-    newton: Newton,
+    newton: FitState,
     rows: Sequence[DesignRows],
     noise: float = 0.0,
     rng: np.random.Generator | None = None,
@@ -37,7 +37,7 @@ def moved(
 def fitted(model: ModelByRounds, parts: Sequence[Array], noise: float = 0.0, rng: np.random.Generator | None = None) -> Fit:
     """A fit of the records (N, columns) of each party, after all rounds of the model."""
     design = model._design_for(len(parts))
-    newton = model._newton(design)
+    newton = model._begin(design)
     rows = [model._rows(design, part, place) for place, part in enumerate(parts)]
     for _ in range(model.rounds):
         moved(newton, rows, noise, rng)

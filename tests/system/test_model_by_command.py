@@ -29,7 +29,7 @@ from support.consent import accept as yes_of
 NAMES = ("ada", "north", "east")
 COLUMNS = (Column(name="age", low=20, high=80), Column(name="arm", levels=("a", "b")), Column(name="ill", boolean=True))
 # A family whose rounds release the same, and one whose rounds differ, each with what it fits.
-FORMULAS = {"binomial": "ill ~ age + arm", "gaussian": "age ~ ill + arm"}
+FORMULAS = {"binomial": "ill ~ age + arm", "gaussian": "age ~ ill + arm", "poisson": "ill ~ age + arm"}
 of_each_family = pytest.mark.parametrize("family", FORMULAS)
 
 
@@ -76,7 +76,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_here")
 @of_each_family
 def test_three_processes_fit_a_model_under_one_charge(free_ports: Callable[[int], list[int]], family: str) -> None:
-    rounds = {"binomial": 4, "gaussian": 6}[family]
+    rounds = {"binomial": 4, "gaussian": 6, "poisson": 8}[family]
     seal(made(rounds, family=family), free_ports)
     ended = [ending(process) for process in [join(name) for name in NAMES]]
     assert [code for code, _, _ in ended] == [0, 0, 0], ended
@@ -102,7 +102,11 @@ def pooled_fit(names: Sequence[str] = NAMES, family: str = "binomial") -> dict[s
     import statsmodels.formula.api as smf
 
     table = pd.concat([pd.read_csv(f"{name}.csv") for name in names])
-    params = getattr(smf, {"binomial": "logit", "gaussian": "ols"}[family])(FORMULAS[family], table).fit(disp=0).params
+    params = (
+        getattr(smf, {"binomial": "logit", "gaussian": "ols", "poisson": "poisson"}[family])(FORMULAS[family], table)
+        .fit(disp=0)
+        .params
+    )
     return {name: float(value) for name, value in params.items()}
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import some_of
 from quietmean.learning.models.formulas import Level
-from quietmean.learning.models.newton import Newton, least_known
+from quietmean.learning.models.state import FitState, least_known
 from quietmean.statistics.complete_records import whole_number
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, chi_squared_test
 from quietmean.statistics.estimates import Completeness, Estimates
@@ -46,7 +46,7 @@ class Fit:
     """A fit after its last round: ``scaling`` T of the rows' coefficients, ``names`` of the terms, and the columns that belong to
     the same term, ``groups``, by its name; ``levels`` that terms tell apart."""
 
-    newton: Newton
+    state: FitState
     scaling: Array
     names: tuple[str, ...]
     groups: Mapping[str, Sequence[int]]
@@ -57,14 +57,14 @@ class Fit:
     @cached_property
     def _directions(self) -> tuple[Array, Array]:
         """The inverse of the information in the directions in which it is known, (p, p), and the others, (p, k)."""
-        values, vectors = np.linalg.eigh(self.newton.information)
-        known = values > least_known(values, self.newton.errors.information)
+        values, vectors = np.linalg.eigh(self.state.information)
+        known = values > least_known(values, self.state.errors.information)
         inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
         return inverse, vectors[:, ~known]
 
     @property
     def _plausible(self) -> float:
-        return _PLAUSIBLE * math.sqrt(self.newton.dispersion)
+        return _PLAUSIBLE * math.sqrt(self.state.dispersion)
 
     @cached_property
     def _gradients(self) -> Array:
@@ -74,7 +74,7 @@ class Fit:
     @cached_property
     def noise(self) -> Array:
         """The covariance of the terms' coefficients by noise, (terms, terms)."""
-        step, errors = self.newton.step, self.newton.errors
+        step, errors = self.state.step, self.state.errors
         size = len(step)
         inner = errors.score**2 * np.eye(size)
         # How far a step would go in directions that nothing is known of.
@@ -87,15 +87,15 @@ class Fit:
     @cached_property
     def sampling(self) -> Sampling:
         """The variance of each term, and what noise does to it."""
-        newton, errors, gradients = self.newton, self.newton.errors, self._gradients
+        state, errors, gradients = self.state, self.state.errors, self._gradients
         present = max(self._present, len(gradients) + 1.0)
-        more = present / max(present - len(gradients), 1.0) / max(newton.records, 1.0)
-        squares = newton.squares - np.outer(newton.score, newton.score)
+        more = present / max(present - len(gradients), 1.0) / max(state.records, 1.0)
+        squares = state.squares - np.outer(state.score, state.score)
         lengths = np.sum(gradients**2, axis=1)
         own = np.einsum("ij,jk,ik->i", gradients, squares, gradients)
         # What the model says, of the information itself.
-        model = newton.dispersion * np.einsum("ij,jk,ik->i", gradients, newton.information, gradients)
-        uncertainty = (errors.squares**2 + 4 * (newton.dispersion * errors.information) ** 2) * lengths**2
+        model = state.dispersion * np.einsum("ij,jk,ik->i", gradients, state.information, gradients)
+        uncertainty = (errors.squares**2 + 4 * (state.dispersion * errors.information) ** 2) * lengths**2
         return Sampling(own * more, uncertainty * more**2).shrink_towards(model * more)
 
     @cached_property
@@ -106,12 +106,12 @@ class Fit:
         """
         weak = self._directions[1]
         # So few records fit any coefficients.
-        if self._present < len(self.newton.step) + 0.5:
+        if self._present < len(self.state.step) + 0.5:
             return np.ones(len(self.names), dtype=bool)
         if not weak.shape[1]:
             return np.zeros(len(self.names), dtype=bool)
         leaks = np.linalg.norm(self.scaling.T @ weak, axis=1)
-        turned = self.newton.errors.information * math.sqrt(weak.shape[1] / 2) * np.linalg.norm(self._gradients, axis=1)
+        turned = self.state.errors.information * math.sqrt(weak.shape[1] / 2) * np.linalg.norm(self._gradients, axis=1)
         errors = np.sqrt(np.diag(self.noise) + np.maximum(self.sampling.variances, 0.0))
         return np.asarray((self._plausible * leaks > _LEAK * errors) & (leaks > _TURNED * turned))
 
@@ -127,12 +127,13 @@ class Fit:
         Of such outcomes the score is as long as the information, or longer, wherever the coefficients are: of counts both are the
         mean m, and of log odds p and p (1 - p).
         """
-        newton, errors = self.newton, self.newton.errors
+        state, errors = self.state, self.state.errors
         names, terms = list[str](), set[str]()
         for level in self.levels:
-            own, length = level.coefficients, float(level.coefficients @ level.coefficients)
+            own = state.direction(level.coefficients)
+            length = float(own @ own)
             noise = math.hypot(errors.score * math.sqrt(length), errors.information * length)
-            if own @ newton.information @ own - abs(own @ newton.score) <= _APART * noise:
+            if own @ state.information @ own - abs(own @ state.score) <= _APART * noise:
                 names.append(level.name)
                 terms.update(level.terms)
         estimated = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if name in terms and not hidden)
@@ -147,7 +148,7 @@ class Fit:
         """About terms that the last step moved by more than it may."""
         noise = np.maximum(np.diag(self.noise), 0.0)
         errors = np.sqrt(noise + np.maximum(self.sampling.variances, 0.0))
-        steps = np.abs(self.scaling.T @ self.newton.step)
+        steps = np.abs(self.scaling.T @ self.state.step)
         moving = ~self.unknown & (steps > _SETTLED * errors) & (steps > _BY_NOISE * math.sqrt(2) * np.sqrt(noise))
         terms = tuple(name for name, moves in zip(self.names, moving, strict=True) if moves)
         text = (
@@ -159,7 +160,7 @@ class Fit:
     @property
     def _changing(self) -> list[Flag]:
         """About parties that are in some of the rounds that the answer is read from, and not in others."""
-        parts = self.newton.counted
+        parts = self.state.counted
         places = np.flatnonzero((parts > _WHOLE) & (parts < 1 - _WHOLE)).tolist()
         if not places:
             return []
@@ -171,7 +172,7 @@ class Fit:
     def _drawn(self) -> frozenset[str]:
         """The terms that scores which are cut may have drawn away by more than an interval bears."""
         errors = np.sqrt(np.maximum(np.diag(self.noise), 0.0) + np.maximum(self.sampling.variances, 0.0))
-        most = self.newton.tail * np.linalg.norm(self._gradients, axis=1)
+        most = self.state.tail * np.linalg.norm(self._gradients, axis=1)
         return frozenset(name for name, far in zip(self.names, most > _DRAWN * errors, strict=True) if far)
 
     @cached_property
@@ -185,8 +186,8 @@ class Fit:
         return self._estimates(ratios=True)
 
     def _estimates(self, *, ratios: bool) -> Estimates:
-        newton, sampling = self.newton, self.sampling
-        values, noise = self.scaling.T @ newton.coefficients, np.maximum(np.diag(self.noise), 0.0)
+        state, sampling = self.state, self.sampling
+        values, noise = self.scaling.T @ state.coefficients, np.maximum(np.diag(self.noise), 0.0)
         degrees = sampling.degrees(noise, max(self._present - len(values), 1.0))
         rows = []
         for place, name in enumerate(self.names):
@@ -200,21 +201,21 @@ class Fit:
                 continue
             row = Estimate.normal(name, *parts, degrees=df)
             rows.append(row if name in self._drawn else row.tested(df))
-        method = f"{self.ratio}s: exponentials of the coefficients of {newton.method}" if ratios else newton.method
+        method = f"{self.ratio}s: exponentials of the coefficients of {state.method}" if ratios else state.method
         answer = Estimates.of(rows, flags=self._flags, headline=self.headline, method=method, tests=self._tests(values))
         return replace(answer, completeness=self._completeness, n=self._n)
 
     @property
     def _present(self) -> float:
         """How many records are complete."""
-        return self.newton.present * self.newton.records
+        return self.state.present * self.state.records
 
     @property
     def _completeness(self) -> Completeness:
-        newton = self.newton
+        state = self.state
         # The number of records is public.
-        here, error = whole_number(self._present, newton.records), newton.errors.present * newton.records
-        return Completeness(here, newton.records - here, error, error)
+        here, error = whole_number(self._present, state.records), state.errors.present * state.records
+        return Completeness(here, state.records - here, error, error)
 
     @property
     def _n(self) -> Array:
@@ -222,8 +223,8 @@ class Fit:
 
     def _tests(self, values: Array) -> dict[str, HypothesisTest]:
         """Wald's, of terms of several coefficients, all 0 together."""
-        newton, gradients, tests = self.newton, self._gradients, dict[str, HypothesisTest]()
-        covariance = self.noise + newton.dispersion * gradients @ newton.information @ gradients.T / max(newton.records, 1.0)
+        state, gradients, tests = self.state, self._gradients, dict[str, HypothesisTest]()
+        covariance = self.noise + state.dispersion * gradients @ state.information @ gradients.T / max(state.records, 1.0)
         # Of the diagonal, what holds whatever the model.
         model = np.maximum(np.diag(covariance), 1e-300)
         widened = np.sqrt(np.maximum((np.diag(self.noise) + self.sampling.variances) / model, 0.0))
@@ -243,7 +244,7 @@ class Fit:
 
     @property
     def _flags(self) -> tuple[Flag, ...]:
-        newton, flags = self.newton, list[Flag]()
+        state, flags = self.state, list[Flag]()
         if self.unknown.any():
             terms = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if hidden)
             flags.append(
@@ -258,22 +259,22 @@ class Fit:
         flags += self._unsettled
         flags += self._separated
         flags += self._changing
-        error = newton.errors.cut
+        error = state.errors.cut
         terms = tuple(name for name in self.names if name in self._drawn and name not in self._without_interval)
         if terms:
             text = (
-                f"up to {100 * (max(newton.cut, 0.0) + 2 * error):.2g} % of the scores are longer than they count"
-                f"{_SIDES[(newton.side > 2 * error) - (newton.side < -2 * error)]}. The interval is of the clipped equation, "
-                "not of least squares, so no p-value is printed"
+                f"up to {100 * (max(state.cut, 0.0) + 2 * error):.2g} % of the scores are longer than they count"
+                f"{_SIDES[(state.side > 2 * error) - (state.side < -2 * error)]}. The interval is of the clipped equation, "
+                f"not of {state.principle}, so no p-value is printed"
             )
             flags.append(Flag("cut", f"{some_of(list(terms), 3)}: {text}", terms))
-        elif not newton.tail and newton.cut > _CUT + 2 * error:
+        elif state.bounded and state.cut > _CUT + 2 * error:
             flags.append(
                 Flag(
                     "cut",
-                    f"about {100 * newton.cut:.0f} % of the records are beyond the public bounds of scores, "
-                    "predictors or means, and count as at these. The answer is drawn towards no effect. Choose a "
-                    "larger residual, or more rounds",
+                    f"about {100 * state.cut:.0f} % of the records are beyond the public bounds of scores, "
+                    "predictors or means, and count as at these. The answer is drawn towards no effect. Choose wider "
+                    "bounds, or more rounds",
                 )
             )
         return tuple(flags)

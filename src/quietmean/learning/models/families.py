@@ -23,17 +23,14 @@ from quietmean.statistics import Column
 
 @dataclass(frozen=True)
 class Family(ABC):
-    """A family of generalised linear models: how a predictor and an outcome give a residual r and a variance v.
+    """A family of generalised linear models: how a predictor and an outcome give a residual r and an information v.
 
-    ``low``, ``high``: the public bounds of the outcome; ``residual``: the largest r that counts in full.
+    ``low``, ``high``: the public bounds of the outcome.
     """
 
     low: float
     high: float
-    residual: float
 
-    # What score, information and, in the last round, squared scores weigh in a vector beside each other.
-    weights: ClassVar[tuple[float, float, float]] = (1.0, 0.7, 0.5)
     # How far a predictor without its offset goes either way.
     farthest: ClassVar[float] = 30.0
     # Ratio of means for one unit of a term: what exp of a coefficient is called.
@@ -43,23 +40,9 @@ class Family(ABC):
     # Whether a level may tell the outcome without error, so that its coefficient may be any distance away.
     separates: ClassVar[bool] = True
 
-    @classmethod
-    @abstractmethod
-    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
-        """The family for such an outcome. Raises :class:`InputError` for one that it is not for."""
-
     @abstractmethod
     def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
         """r and v, (N,) each."""
-
-    @property
-    @abstractmethod
-    def most(self) -> float:
-        """The largest v, over all rows of a record."""
-
-    def length(self, score: float, information: float, squares: float) -> float:
-        """How long (score r / residual, information v / most, squares (r / residual)^2) may be; what is longer is cut."""
-        return math.sqrt(score**2 + information**2 + squares**2)
 
     def beyond(self, eta: Array) -> NDArray[np.bool_]:
         """Which records count as at a bound of the mean, (N,)."""
@@ -70,13 +53,54 @@ class Family(ABC):
         """The predictor of all records to begin with."""
         return 0.0
 
+
+@dataclass(frozen=True)
+class Bounded(Family):
+    """A family whose residuals have public bounds that fit. ``residual``: the largest r that counts in full."""
+
+    residual: float = 1.0
+
+    # What score, information and, in the last round, squared scores weigh in a vector beside each other.
+    weights: ClassVar[tuple[float, float, float]]
+
+    @property
+    @abstractmethod
+    def most(self) -> float:
+        """The largest v, over all rows of a record."""
+
+    def length(self, score: float, information: float, squares: float) -> float:
+        """How long (score r / residual, information v / most, squares (r / residual)^2) may be; what is longer is cut."""
+        return math.sqrt(score**2 + information**2 + squares**2)
+
+    @abstractmethod
     def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
         """The predictor of the model without terms, and score and information there, from those at ``begin`` for all records."""
-        return begin, score, information
 
 
 @dataclass(frozen=True)
-class Binomial(Family):
+class Scaled(Family):
+    """A family whose residuals have a scale of their own, which rounds find: noise is at that, and not at the public bounds."""
+
+    rounds = 12
+    # The least variance of scores over their information.
+    dispersed: ClassVar[float] = 1.0
+
+    @classmethod
+    @abstractmethod
+    def of(cls, outcome: Column, dispersion: float) -> Scaled:
+        """The family for such an outcome. Raises :class:`InputError` for one that it is not for."""
+
+    @abstractmethod
+    def expected(self, eta: Array) -> Array:
+        """The information that is expected at a predictor, (N,): v in the mean over outcomes."""
+
+    def reach(self, predictor: float) -> float:
+        """The largest r that counts, where all records have such a ``predictor`` or one that is not far away."""
+        return self.high
+
+
+@dataclass(frozen=True)
+class Binomial(Bounded):
     """Yes or no, with log odds that are linear in the terms."""
 
     weights = (1.0, 0.83, 0.5)
@@ -85,9 +109,10 @@ class Binomial(Family):
     most = 0.25
 
     @classmethod
-    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+    def of(cls, outcome: Column, dispersion: float) -> Binomial:
+        """The family for such an outcome. Raises :class:`InputError` for one that is not of yes and no."""
         outcome.require_boolean("is the outcome of a binomial model")
-        return cls(0.0, 1.0, 1.0)
+        return cls(0.0, 1.0)
 
     def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
         mean = expit(eta)
@@ -109,107 +134,8 @@ class Binomial(Family):
         return float(logit(part)), score + (mean - part) * everybody, part * (1 - part) * products
 
 
-class _Log(Family):
-    """A family whose means are products of the terms' effects: the predictor is the logarithm of the mean."""
-
-    @property
-    def begin(self) -> float:
-        return math.log(max((self.low + self.high) / 4, 1e-9)) if self.high > 4 else 0.0
-
-    def mean(self, eta: Array) -> Array:
-        return np.minimum(_exponential(eta), self.high)
-
-    def beyond(self, eta: Array) -> NDArray[np.bool_]:
-        return np.asarray(_exponential(eta) > self.high)
-
-
 @dataclass(frozen=True)
-class Poisson(_Log):
-    """Counts, or rates with an offset."""
-
-    @classmethod
-    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
-        low, high = _counts(outcome, "Poisson")
-        return cls(low, high, residual or high)
-
-    @property
-    def most(self) -> float:
-        return _usual(self.residual)
-
-    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
-        mean = self.mean(eta)
-        return outcome - mean, mean
-
-    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
-        expected = information @ constant
-        total = float(constant @ expected)
-        factor = 1 + float(constant @ score) / total if total > 0 else 1.0
-        factor = min(max(factor, 0.02), 50.0)
-        return begin + math.log(factor), score + (1 - factor) * expected, factor * information
-
-
-@dataclass(frozen=True)
-class NegativeBinomial(_Log):
-    """Counts whose variance is m + ``dispersion`` m^2, the dispersion public."""
-
-    dispersion: float = 1.0
-
-    @classmethod
-    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
-        low, high = _counts(outcome, "negative binomial")
-        if not (math.isfinite(dispersion) and dispersion > 0):
-            raise InputError(f"dispersion is {dispersion:g}. Choose a finite number > 0, of the variance m + dispersion m^2.")
-        return cls(low, high, residual or high, dispersion)
-
-    @property
-    def most(self) -> float:
-        return (1 / self.dispersion + self.residual) / 8
-
-    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
-        mean = self.mean(eta)
-        more = 1 + self.dispersion * mean
-        return (outcome - mean) / more, mean * (1 + self.dispersion * outcome) / more**2
-
-
-@dataclass(frozen=True)
-class Gamma(_Log):
-    """Positive numbers such as costs, with a standard deviation proportional to the mean."""
-
-    ratio = "ratio of means"
-
-    @classmethod
-    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
-        if not outcome.numeric or outcome.low < 0:
-            raise InputError(f"column {outcome.name!r} is the outcome of a Gamma model. Declare it with bounds from 0 on.")
-        return cls(outcome.low, outcome.high, residual or 10.0)
-
-    @property
-    def most(self) -> float:
-        return _usual(self.residual)
-
-    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
-        mean = np.maximum(self.mean(eta), max(self.low, 1e-6 * self.high))
-        return outcome / mean - 1, outcome / mean
-
-    def mean(self, eta: Array) -> Array:
-        # However large, it makes no score longer.
-        return _exponential(eta)
-
-    def beyond(self, eta: Array) -> NDArray[np.bool_]:
-        return np.zeros(len(eta), dtype=np.bool_)
-
-    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
-        # Sums of y / m x, and of x alone.
-        outcomes = information @ constant
-        everybody = outcomes - score
-        records = float(constant @ everybody)
-        factor = float(constant @ outcomes) / records if records > 0 else 1.0
-        factor = min(max(factor, 0.02), 50.0)
-        return begin + math.log(factor), outcomes / factor - everybody, information / factor
-
-
-@dataclass(frozen=True)
-class Hazard(Family):
+class Hazard(Bounded):
     """Whether the event happens in an interval of time, for who is in it: the complementary log-log link, whose coefficients are
     those of proportional hazards (Prentice and Gloeckler 1978)."""
 
@@ -218,7 +144,8 @@ class Hazard(Family):
     ratio = "hazard ratio"
 
     @classmethod
-    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+    def of(cls, outcome: Column, residual: float | None) -> Hazard:
+        """The family for such an outcome. Raises :class:`InputError` for one that is not of yes and no."""
         outcome.require_boolean("is the outcome of a proportional hazards model")
         return cls(0.0, 1.0, residual or 1.5)
 
@@ -238,35 +165,135 @@ class Hazard(Family):
         return np.where(outcome > 0.5, happened, -hazard), np.where(outcome > 0.5, slope, hazard)
 
     def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
-        return Poisson(0.0, 1.0, 1.0).null(begin, constant, score, information)
+        expected = information @ constant
+        total = float(constant @ expected)
+        factor = 1 + float(constant @ score) / total if total > 0 else 1.0
+        factor = min(max(factor, 0.02), 50.0)
+        return begin + math.log(factor), score + (1 - factor) * expected, factor * information
+
+
+class _Log(Scaled):
+    """A family whose means are products of the terms' effects: the predictor is the logarithm of the mean."""
+
+    @property
+    def begin(self) -> float:
+        return math.log(max((self.low + self.high) / 4, 1e-9)) if self.high > 4 else 0.0
+
+    def mean(self, eta: Array) -> Array:
+        return np.minimum(_exponential(eta), self.high)
+
+    def beyond(self, eta: Array) -> NDArray[np.bool_]:
+        return np.asarray(_exponential(eta) > self.high)
 
 
 @dataclass(frozen=True)
-class Gaussian(Family):
+class Poisson(_Log):
+    """Counts, or rates with an offset."""
+
+    @classmethod
+    def of(cls, outcome: Column, dispersion: float) -> Poisson:
+        return cls(*_counts(outcome, "Poisson"))
+
+    def expected(self, eta: Array) -> Array:
+        return self.mean(eta)
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        mean = self.mean(eta)
+        return outcome - mean, mean
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(_Log):
+    """Counts whose variance is m + ``dispersion`` m^2, the dispersion public."""
+
+    dispersion: float = 1.0
+
+    @classmethod
+    def of(cls, outcome: Column, dispersion: float) -> NegativeBinomial:
+        low, high = _counts(outcome, "negative binomial")
+        if not (math.isfinite(dispersion) and dispersion > 0):
+            raise InputError(f"dispersion is {dispersion:g}. Choose a finite number > 0, of the variance m + dispersion m^2.")
+        return cls(low, high, dispersion)
+
+    def expected(self, eta: Array) -> Array:
+        mean = self.mean(eta)
+        return mean / (1 + self.dispersion * mean)
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        mean = self.mean(eta)
+        more = 1 + self.dispersion * mean
+        return (outcome - mean) / more, mean * (1 + self.dispersion * outcome) / more**2
+
+
+# How far below the mean of all records that of a record may be, for its score to count in full.
+_BEYOND = 4.0
+
+
+@dataclass(frozen=True)
+class Gamma(_Log):
+    """Positive numbers such as costs, with a standard deviation proportional to the mean."""
+
+    ratio = "ratio of means"
+    dispersed = 0.0
+
+    @classmethod
+    def of(cls, outcome: Column, dispersion: float) -> Gamma:
+        if not outcome.numeric or outcome.low < 0:
+            raise InputError(f"column {outcome.name!r} is the outcome of a Gamma model. Declare it with bounds from 0 on.")
+        return cls(outcome.low, outcome.high)
+
+    @property
+    def _least(self) -> float:
+        """The least mean of a record."""
+        return max(self.low, 1e-6 * self.high)
+
+    def expected(self, eta: Array) -> Array:
+        return np.ones(len(eta))
+
+    def reach(self, predictor: float) -> float:
+        return _BEYOND * self.high / max(math.exp(min(predictor, 700.0)), self._least)
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        mean = np.maximum(self.mean(eta), self._least)
+        return outcome / mean - 1, outcome / mean
+
+    def mean(self, eta: Array) -> Array:
+        # However large, it makes no score longer.
+        return _exponential(eta)
+
+    def beyond(self, eta: Array) -> NDArray[np.bool_]:
+        return np.zeros(len(eta), dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Gaussian(Scaled):
     """Numbers, with means that are linear in the terms: least squares."""
 
     ratio = ""
-    rounds = 12
     separates = False
-    most = 1.0
+    dispersed = 0.0
 
     @classmethod
-    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+    def of(cls, outcome: Column, dispersion: float) -> Gaussian:
         if not outcome.numeric:
             raise InputError(f"column {outcome.name!r} is the outcome of a gaussian model. Declare it with bounds.")
-        if residual is not None:
-            raise InputError("residual is for families with a scale of their own, and a gaussian model finds it. Leave it out.")
-        return cls(outcome.low, outcome.high, max(abs(outcome.low), abs(outcome.high)))
+        return cls(outcome.low, outcome.high)
 
     @property
     def begin(self) -> float:
         return (self.low + self.high) / 2
 
+    def expected(self, eta: Array) -> Array:
+        return np.ones(len(eta))
+
+    def reach(self, predictor: float) -> float:
+        return max(abs(self.low - predictor), abs(self.high - predictor))
+
     def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
         return outcome - eta, np.ones(len(eta))
 
 
-FAMILIES: dict[str, type[Family]] = {
+FAMILIES: dict[str, type[Binomial] | type[Scaled]] = {
     "binomial": Binomial,
     "gamma": Gamma,
     "gaussian": Gaussian,
@@ -279,11 +306,6 @@ def _exponential(eta: Array) -> Array:
     """The exponential, without overflow."""
     means: Array = np.exp(np.minimum(eta, 700.0))
     return means
-
-
-def _usual(residual: float) -> float:
-    """Means that count in full beside residuals up to so much: counts are seldom expected near the largest that is possible."""
-    return max(residual / 4, min(residual, 1.0))
 
 
 def _counts(outcome: Column, name: str) -> tuple[float, float]:

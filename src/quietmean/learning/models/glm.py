@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -13,11 +14,11 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.schema import require_known
-from quietmean.learning.models.families import FAMILIES, Family, Hazard
+from quietmean.learning.models.families import FAMILIES, Binomial, Hazard, Scaled
 from quietmean.learning.models.formulas import FormulaTerms, ModelDesign
-from quietmean.learning.models.least_squares import BEFORE
 from quietmean.learning.models.model import VERSION, ModelByRounds, ModelKeywords
-from quietmean.learning.models.newton import DesignRows
+from quietmean.learning.models.scored import BEFORE
+from quietmean.learning.models.state import DesignRows
 from quietmean.learning.sites import OnPaper
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.names import split
@@ -30,11 +31,9 @@ class GeneralizedLinearModel(ModelByRounds):
     bounds alone.
 
     ``columns``: declared as in a study. ``family``: "binomial" (log odds of a boolean outcome), "poisson", "negative-binomial"
-    (variance m + ``dispersion`` m^2, public) or "gamma", of logarithms of means; "gaussian", of a number: least squares whose
-    noise is at the scale of the data, not of the bounds. ``exposure``: a column by whose values means are multiplied, as
-    person-years are. ``rounds``: 6 by default, 12 of a gaussian model. ``residual``: the largest distance of an outcome from its
-    mean (of gamma, in parts of the mean) that counts in full, by default what the bounds allow (of gamma, 10): a smaller one
-    needs less noise, and records beyond are flagged.
+    (variance m + ``dispersion`` m^2, public) or "gamma", of logarithms of means; "gaussian", of a number: least squares. Noise is
+    at the scale of the data, not of the bounds, which rounds find but for "binomial". ``exposure``: a column by whose values
+    means are multiplied, as person-years are. ``rounds``: 12 by default, 6 of a binomial model.
 
     Privacy unit: one record, over all rounds together, under replacement: ``epsilon`` and ``delta``. ``colluding``, ``dropouts``,
     ``protocol``, ``options`` as in :class:`~quietmean.Study`; ``site``, a :class:`quietmean.Site`: this party's part between
@@ -55,20 +54,19 @@ class GeneralizedLinearModel(ModelByRounds):
         family: str = "binomial",
         exposure: str = "",
         dispersion: float = 1.0,
-        residual: float | None = None,
         rounds: int | None = None,
         **general: Unpack[ModelKeywords],
     ) -> None:
         require_known("family", family, tuple(sorted(FAMILIES)))
-        super().__init__(columns, FAMILIES[family].rounds if rounds is None else rounds, residual, general)
+        super().__init__(columns, FAMILIES[family].rounds if rounds is None else rounds, general)
         self.formula, self._named, self.exposure, self.dispersion = formula, family, exposure, float(dispersion)
         self.terms = FormulaTerms(formula, self.columns)
         self.family  # noqa: B018 - refused here
         if self.terms.outcome in self.terms.used:
             raise InputError(f"column {self.terms.outcome!r} is the outcome and on the right, too. Leave it out there.")
-        if family == "gaussian" and self.rounds <= BEFORE:
+        if isinstance(self.family, Scaled) and self.rounds <= BEFORE:
             raise InputError(
-                f"rounds is {self.rounds}. A gaussian model needs {BEFORE} to find its scale. Choose at least {BEFORE + 1}."
+                f"rounds is {self.rounds}. A {family} model needs {BEFORE} to find its scale. Choose at least {BEFORE + 1}."
             )
         if exposure:
             if family == "binomial":
@@ -79,8 +77,8 @@ class GeneralizedLinearModel(ModelByRounds):
                 raise InputError(f"column {exposure!r} is the exposure and has no values above 0. Declare other bounds.")
 
     @cached_property
-    def family(self) -> Family:
-        return FAMILIES[self._named].of(self.columns[self.terms.outcome], self.residual, self.dispersion)
+    def family(self) -> Binomial | Scaled:
+        return FAMILIES[self._named].of(self.columns[self.terms.outcome], self.dispersion)
 
     def describe(self) -> dict[str, Any]:
         """What all parties have to do alike, in plain data."""
@@ -90,7 +88,6 @@ class GeneralizedLinearModel(ModelByRounds):
             "family": self._named,
             **({"exposure": self.exposure} if self.exposure else {}),
             **({"dispersion": self.dispersion} if self._named == "negative-binomial" else {}),
-            **({} if self.residual is None else {"residual": self.residual}),
         }
 
     def _design_for(self, parties: int) -> ModelDesign:
@@ -99,6 +96,10 @@ class GeneralizedLinearModel(ModelByRounds):
     @cached_property
     def _design(self) -> ModelDesign:
         return ModelDesign(self.terms)
+
+    @property
+    def _largest_offset(self) -> float:
+        return math.log(self.columns[self.exposure].high) if self.exposure else 0.0
 
     def _rows(self, design: ModelDesign, records: Array, place: int) -> DesignRows:
         outcome = self.columns[self.terms.outcome]
@@ -149,7 +150,10 @@ class ProportionalHazards(ModelByRounds):
         rounds: int = 6,
         **general: Unpack[ModelKeywords],
     ) -> None:
-        super().__init__(columns, rounds, residual, general)
+        super().__init__(columns, rounds, general)
+        if residual is not None and not (math.isfinite(residual) and residual > 0):
+            raise InputError(f"residual is {residual!r}. Choose a finite number > 0, the largest that counts in full.")
+        self.residual = residual
         self.formula, self.time, self.event, self.baseline = formula, time, event, baseline
         self.edges = tuple(float(edge) for edge in edges)
         require_known("baseline", baseline, tuple(BASELINES))
@@ -169,8 +173,8 @@ class ProportionalHazards(ModelByRounds):
         self.family  # noqa: B018 - refused here
 
     @cached_property
-    def family(self) -> Family:
-        return Hazard.of(self.columns[self.event], self.residual, 1.0)
+    def family(self) -> Hazard:
+        return Hazard.of(self.columns[self.event], self.residual)
 
     def describe(self) -> dict[str, Any]:
         """What all parties have to do alike, in plain data."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +15,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import warn_caller
 from quietmean.core.output import Output
 from quietmean.learning.models.answers import Fit
-from quietmean.learning.models.families import Family, Gaussian
+from quietmean.learning.models.families import Bounded, Scaled
 from quietmean.learning.models.formulas import ModelDesign
-from quietmean.learning.models.least_squares import LeastSquares
-from quietmean.learning.models.newton import DesignRows, Newton
+from quietmean.learning.models.newton import Newton
+from quietmean.learning.models.scored import ScoredRounds
+from quietmean.learning.models.state import DesignRows, FitState
 from quietmean.learning.sites import FitSite, KeptState, OnPaper, RoundsLeft, SiteRounds, parties_of, site_of
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
@@ -32,7 +32,7 @@ from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import noise_of_total
 
 # The version of what parties send in a round and make of its mean: who changes that changes it, so that all agree on it.
-VERSION = 5
+VERSION = 6
 
 
 class OwnRounds(RoundsLeft, Protocol):
@@ -68,15 +68,12 @@ class ModelByRounds:
         self,
         columns: Iterable[Column | Mapping[str, Any]],
         rounds: int,
-        residual: float | None,
         general: ModelKeywords,
     ) -> None:
         self.columns = Columns([column if isinstance(column, Column) else Column.model_validate(column) for column in columns])
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}. Choose a whole number of at least 1.")
-        if residual is not None and not (math.isfinite(residual) and residual > 0):
-            raise InputError(f"residual is {residual!r}. Choose a finite number > 0, the largest that counts in full.")
-        self.rounds, self.residual = rounds, residual
+        self.rounds = rounds
         self._site = site_of(general.pop("site", None))
         stated = {name: value for name, value in general.items() if value is not None}
         self._budget: dict[str, Any] = {"unit": str(PrivacyUnit.RECORD), **stated}
@@ -93,7 +90,7 @@ class ModelByRounds:
 
     @property
     @abstractmethod
-    def family(self) -> Family: ...
+    def family(self) -> Bounded | Scaled: ...
 
     @abstractmethod
     def _rows(self, design: ModelDesign, records: Array, place: int) -> DesignRows:
@@ -124,14 +121,14 @@ class ModelByRounds:
         fields = self._asked(design)
         places = self._site.here(count)
         rows = {place: self._rows(design, part, place) for place, part in zip(places, parts, strict=True)}
-        newton = self._newton(design)
+        state = self._begin(design)
 
         with self._site.rounds(fields, count, len(parts[0]) if here else None) as session:
 
             def mean() -> RoundMean[Any]:
-                return session.mean({place: newton.vectors(own) for place, own in rows.items()}, clip=1.0)
+                return session.mean({place: state.vectors(own) for place, own in rows.items()}, clip=1.0)
 
-            self._fit_by(session, mean, newton, design, self._site.keeps(fields))
+            self._fit_by(session, mean, state, design, self._site.keeps(fields))
             self.charge = session.terms.charge(session.begun)
         return session
 
@@ -139,30 +136,30 @@ class ModelByRounds:
         """The part of one of so many ``parties`` in a session that runs, with its records (N, columns); what was released is kept
         in a public file. Raises as :meth:`fit` does."""
         design = self._design_for(parties)
-        newton, rows = self._newton(design), self._rows(design, records, place)
-        self._fit_by(rounds, lambda: rounds.mean(newton.vectors(rows), clip=1.0), newton, design, kept)
+        state, rows = self._begin(design), self._rows(design, records, place)
+        self._fit_by(rounds, lambda: rounds.mean(state.vectors(rows), clip=1.0), state, design, kept)
         return self
 
     def _fit_by(
-        self, rounds: RoundsLeft, mean: Callable[[], RoundMean[Any]], newton: Newton, design: ModelDesign, kept: Path | None
+        self, rounds: RoundsLeft, mean: Callable[[], RoundMean[Any]], state: FitState, design: ModelDesign, kept: Path | None
     ) -> None:
         """All rounds that are left, each by its ``mean``."""
-        state, executions = KeptState(newton, kept, self.rounds), list[Execution]()
-        state.resume(rounds)
-        while not state.over(rounds):
-            executions.append(state.move(mean).execution)
+        fit, executions = KeptState(state, kept, self.rounds), list[Execution]()
+        fit.resume(rounds)
+        while not fit.over(rounds):
+            executions.append(fit.move(mean).execution)
         self.epsilon, self.executions = rounds.epsilon, tuple(executions)
-        self._fit = self.fit_of(design, newton)
+        self._fit = self.fit_of(design, state)
 
     def read(self, data: Source, tell: Callable[[str], None]) -> Array:
         """The records of one party, (N, columns). Raises :class:`InputError` for what is not a table with these columns."""
         return read_columns(data, self.columns, tell)
 
-    def fit_of(self, design: ModelDesign, newton: Newton) -> Fit:
+    def fit_of(self, design: ModelDesign, state: FitState) -> Fit:
         """What the state of its rounds says about the terms."""
         groups, headline = self._groups(design), tuple(self._headline(design))
         levels = design.levels if self.family.separates else ()
-        return Fit(newton, newton.scaled(design.scaling), design.names, groups, self.family.ratio, headline, levels)
+        return Fit(state, state.scaled(design.scaling), design.names, groups, self.family.ratio, headline, levels)
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Sequence[Array]:
         if self._site.members is not None:
@@ -174,16 +171,22 @@ class ModelByRounds:
         _, parts = parties_of_data(data, self.columns, parties, party_column, notes.append)
         return [np.asarray(part) for part in parts]
 
-    def _newton(self, design: ModelDesign) -> Newton:
-        state = LeastSquares if isinstance(self.family, Gaussian) else Newton
-        return state(self.family, design.size, design.constant, self.rounds)
+    def _begin(self, design: ModelDesign) -> FitState:
+        if isinstance(self.family, Scaled):
+            return ScoredRounds(self.family, design.size, design.constant, self.rounds, self._largest_offset)
+        return Newton(self.family, design.size, design.constant, self.rounds)
+
+    @property
+    def _largest_offset(self) -> float:
+        """The largest that is added to a predictor besides the terms, by public bounds."""
+        return 0.0
 
     def _asked(self, design: ModelDesign, site: FitSite | None = None) -> dict[str, Any]:
         """A session, by the fields of its file."""
         agreed = (self._site if site is None else site).agreed(self.kind)
-        newton = self._newton(design)
+        state = self._begin(design)
         return {
-            "dimension": newton.dimension,
+            "dimension": state.dimension,
             "rounds": self.rounds,
             **self._budget,
             **agreed,
@@ -191,7 +194,7 @@ class ModelByRounds:
                 "kind": MODEL,
                 "model": self.kind,
                 "version": VERSION,
-                "schedule": list(newton.schedule),
+                "schedule": list(state.schedule),
                 **self.describe(),
             },
         }
@@ -216,11 +219,11 @@ class ModelByRounds:
             raise InputError("nothing is to be expected of no records. Give a made-up table of some, and records of at least 1.")
         fields = {name: value for name, value in self._asked(design, OnPaper(count=parties)).items() if name != "purpose"}
         noise = noise_of_total(SessionStudy.parse(fields).terms(parties).plan) / count
-        newton = self._newton(design)
+        state = self._begin(design)
         rows = [self._rows(design, part, place) for place, part in enumerate(np.array_split(given, parties))]
         for number in range(1, self.rounds + 1):
-            newton.moved(number, sum(newton.vectors(row).sum(axis=0) for row in rows) / len(given), noise, float(count))
-        return self.fit_of(design, newton).coefficients
+            state.moved(number, sum(state.vectors(row).sum(axis=0) for row in rows) / len(given), noise, float(count))
+        return self.fit_of(design, state).coefficients
 
     def save_study(self, path: str | Path, parties: int) -> None:
         """Write what so many ``parties`` agree on by :meth:`fit`, for ``quietmean study invite``; ``quietmean join`` then fits it

@@ -13,111 +13,52 @@ gives the estimate; what the noise of the places does to it is of the second ord
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
-from quietmean.core.errors import InputError
-from quietmean.core.output import Output
-from quietmean.learning.models.families import Family
-from quietmean.learning.sites import packed, unpacked
-from quietmean.sessions import RoundMean
+from quietmean.learning.models.families import Bounded
+from quietmean.learning.models.state import (
+    COUNTED,
+    EVERYBODY,
+    LONGEST_STEP,
+    MEANS,
+    SCORES,
+    DesignRows,
+    FitState,
+    NoiseInRound,
+    folded,
+    least_known,
+    summed,
+    toward,
+)
 
-# Eigenvalues of the information are known from so many deviations of the noise on.
-LEAST_EIGENVALUE = 3.0
-# And from such a part of the largest on, without noise: what is less is rounding.
-ROUNDING = 1e-10
-# A step moves no record's predictor by more.
-LONGEST_STEP = 3.0
 # The weights of whether a record is complete, and whether it was cut, which takes little as few are.
 _PRESENT, _CUT = 0.2, 0.2
 # The rounds before this, if there are so many, only lead to the place that the answer is read at.
 _FIRST_READ = 3
-# Scores of a settled place are twice the noise, squared, and longer than by so many deviations of that in one of hundreds.
-_UNSETTLED = 3.0
-# How much each party counts, where all count alike.
-EVERYBODY: Array = np.ones(1)
-# What a round releases.
-MOMENTS, LENGTHS, SCORES = "moments", "lengths", "scores"
-# How much each party counts, of as many as there are.
-_COUNTED = "counted"
-# What counts as the mean of all rounds that the answer is read of.
-_MEANS = ("place", "score", "information", "squares", "present", "cut", "records", _COUNTED)
-_COUNTS = ("round", "read")
 
 
-@dataclass(frozen=True, eq=False)
-class DesignRows:
-    """Records of one party as rows of a design, (N, p), with outcomes and offsets, (N,); ``record``: the record of each row, in
-    order, of ``records`` in all, of which those that are not complete have no row."""
+class Newton(FitState):
+    """The public state of a fit whose residuals have public bounds: see :class:`FitState`."""
 
-    rows: Array
-    outcome: Array
-    offset: Array
-    record: NDArray[np.intp]
-    records: int
+    way = "Newton's rounds"
 
-
-@dataclass(frozen=True)
-class NoiseInRound:
-    """Deviations of the noise: in each coordinate of a score, in an entry on the diagonal of a matrix, and in two parts."""
-
-    score: float
-    information: float
-    squares: float
-    present: float
-    cut: float
-
-
-class Newton:
-    """The public state of a fit: ``coefficients`` of the rows, the ``round`` that they are from, and the mean
-    of what so many rounds released as are ``read``, at their mean ``place``; if none are, of the last round alone.
-
-    ``constant``: the coefficients with which every row has 1, if there are any. ``rounds`` in all.
-    """
-
-    method: ClassVar[str] = "maximum likelihood by Newton's rounds; robust (sandwich) variances"
-    _FIELDS: ClassVar[tuple[str, ...]] = ("coefficients", "step", *_MEANS, "curvature", "noise", *_COUNTS)
-    # The mean of what is cut off scores, and the part that is cut above what is expected less that below.
-    tail = side = 0.0
-
-    def __init__(self, family: Family, size: int, constant: Array | None, rounds: int) -> None:
-        self._family, self._size, self._constant, self._rounds = family, size, constant, rounds
-        self._upper = np.triu_indices(size)
-        self.round = self.read = 0
-        self.coefficients = np.zeros(size) if constant is None else family.begin * constant
-        self.step, self.place = np.zeros(size), np.zeros(size)
-        self.score, self.information, self.squares = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
-        self.curvature = np.zeros((size, size))
-        self.present, self.cut, self.noise, self.records = 0.0, 0.0, 0.0, 0.0
-        self.counted = np.zeros(1)
+    def __init__(self, family: Bounded, size: int, constant: Array | None, rounds: int) -> None:
+        super().__init__(size, constant, rounds, family.begin)
+        self._family = family
 
     @property
     def schedule(self) -> tuple[str, ...]:
-        """What each round releases: fixed, as what it costs is."""
         return (SCORES,) * self._rounds
 
     @property
-    def dispersion(self) -> float:
-        """The variance of scores over their information."""
-        return 1.0
-
-    def scaled(self, scaling: Array) -> Array:
-        """Return T of the coefficients that are read, from that of the rows, (p, p)."""
-        return scaling
-
-    @property
     def dimension(self) -> int:
-        """How many coordinates a vector has."""
         return self._size + 2 * len(self._upper[0]) + 2
 
     @property
     def errors(self) -> NoiseInRound:
-        """The deviations of the noise in the mean of the rounds that are read."""
         return NoiseInRound(*(self.noise * scale for scale in self._scales(self.round)))
 
     def _scales(self, number: int) -> tuple[float, float, float, float, float]:
@@ -129,7 +70,6 @@ class Newton:
         return family.residual * whole / a, family.most * whole / b, squares, whole / _PRESENT, whole / _CUT
 
     def vectors(self, rows: DesignRows) -> Array:
-        """Return the vectors of the records of one party, (records, dimension), none longer than 1."""
         family = self._family
         beyond = rows.rows @ self.coefficients
         eta = np.clip(beyond, -family.farthest, family.farthest)
@@ -157,16 +97,7 @@ class Newton:
         """The round from which on answers are read."""
         return min(_FIRST_READ, self._rounds)
 
-    def move(self, mean: RoundMean[Any]) -> None:
-        """Take over what a round released, as a step of Newton's."""
-        execution, released = mean.execution, np.asarray(mean.mean, dtype=np.float64)
-        self.moved(mean.round, released, mean.standard_error, execution.counted_weight(), execution.parts)
-
     def moved(self, number: int, mean: Array, noise: float, records: float, counted: Array = EVERYBODY) -> None:
-        """Take the step by the mean of so many records in round ``number``, with so much noise in each coordinate.
-
-        ``counted``: how much of each party counts in that mean.
-        """
         begin = self.coefficients
         score, information = self._take(number, mean, noise, records, counted)
         if number == 1 and self._constant is not None and self._rounds > 1:
@@ -199,58 +130,16 @@ class Newton:
             "present": float(vector[-2]) * scales[3],
             "cut": float(vector[-1]) * scales[4],
             "records": records,
-            _COUNTED: counted,
+            COUNTED: counted,
         }
         settled = number >= self._first and self._settled(score, noise * scales[0])
         before = self.read if settled else 0
-        for name in _MEANS:
+        for name in MEANS:
             last = getattr(self, name) if before else 0.0
             setattr(self, name, (last * before + released[name]) / (before + 1))
         self.noise = math.hypot(self.noise * before, noise) / (before + 1)
         self.round, self.read = number, before + 1 if settled else 0
         return score, information
-
-    def _settled(self, score: Array, error: float) -> bool:
-        """Say: is a score no longer than noise of such a deviation makes it?"""
-        size = self._size
-        return float(score @ score) <= 2 * error**2 * (size + _UNSETTLED * math.sqrt(2 * size))
-
-    def _matrix(self, entries: Array) -> Array:
-        matrix = np.zeros((self._size, self._size))
-        matrix[self._upper] = np.where(self._upper[0] == self._upper[1], entries, entries / math.sqrt(2))
-        return matrix + np.triu(matrix, 1).T
-
-    # -- kept --------------------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | Path) -> None:
-        """Write this public model to a file, whole and durably. Raises :class:`InputError` where any other file is there."""
-        content = packed(**{name: getattr(self, name) for name in self._FIELDS})
-        Output(Path(path), "the model", "path", own=lambda there: self._read(there) is not None).write(content)
-
-    def load(self, path: str | Path) -> None:
-        """Continue this fit from a file of :meth:`save`. Raises :class:`InputError` for any other file or another model."""
-        try:
-            read = self._read(Path(path).read_bytes())
-        except OSError:
-            read = None
-        if read is None:
-            raise InputError(f"{path} is not a file of this model after a round. Give one that save wrote.")
-        for name in self._FIELDS:
-            value = read[name]
-            setattr(self, name, value if value.ndim else int(value) if name in _COUNTS else float(value))
-
-    def _read(self, content: bytes) -> dict[str, Array] | None:
-        try:
-            read = unpacked(content, self._FIELDS)
-        except ValueError:
-            return None
-        alike = all(read[name].shape == np.shape(getattr(self, name)) for name in self._FIELDS if name != _COUNTED)
-        return read if alike and all(np.isfinite(array).all() for array in read.values()) else None
-
-
-def least_known(values: NDArray[np.floating[Any]], noise: float) -> float:
-    """From which size on eigenvalues (p,) of an information are known, with such a deviation of the noise in it."""
-    return max(LEAST_EIGENVALUE * noise, ROUNDING * float(np.abs(values).max(initial=0.0)))
 
 
 def _solved(information: Array, score: Array, noise: float) -> Array:
@@ -259,27 +148,3 @@ def _solved(information: Array, score: Array, noise: float) -> Array:
     known = values > least_known(values, noise)
     step: Array = vectors[:, known] @ ((vectors[:, known].T @ score) / values[known])
     return step
-
-
-def toward(curvature: Array, score: Array, noise: float) -> Array:
-    """A step that is shorter than Newton's in directions that the curvature is not known in; none where all is rounding."""
-    values, vectors = np.linalg.eigh(curvature)
-    least = least_known(values, noise)
-    if not least > 0:
-        return np.zeros(len(score))
-    step: Array = vectors @ ((vectors.T @ score) / np.maximum(values, least))
-    return step
-
-
-def folded(products: Array, upper: tuple[NDArray[Any], NDArray[Any]]) -> Array:
-    """The upper triangles of symmetric matrices (N, p (p + 1) / 2), as long as these."""
-    return np.where(upper[0] == upper[1], products, products * math.sqrt(2))
-
-
-def summed(rows: DesignRows, values: Array) -> Array:
-    """Sum rows over each record, (records, k)."""
-    total = np.zeros((rows.records, values.shape[1]))
-    if len(rows.record):
-        first = np.flatnonzero(np.diff(rows.record, prepend=-1))
-        total[rows.record[first]] = np.add.reduceat(values, first, axis=0)
-    return total
