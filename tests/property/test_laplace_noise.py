@@ -15,7 +15,9 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.noise_law import NoiseKind
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.accuracy import stated_law, stated_variance
+from quietmean.planning.automatic import choose
 from quietmean.planning.calibrate import calibrate
+from quietmean.planning.candidates import configured
 from quietmean.planning.other_noise import other_noise
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
@@ -385,3 +387,13 @@ def test_a_plan_says_what_laplace_noise_would_give_and_take(protocol: str, asked
     assert back is not None
     assert back.startswith("Gaussian noise")
     assert other_noise(calibrate(replace(asked, dimension=4000, l1=1.5), get_protocol(protocol)()), {}) is None
+
+
+def test_noise_without_a_protocol_is_of_one_that_has_it() -> None:
+    """What one protocol calls noise another may not have: it is planned as it comes, or not taken."""
+    chosen = choose(COUNT, {"noise": "laplace"}).plan
+    assert chosen.digest == planned(COUNT).digest
+    noises = {one.name: str(getattr(one, "noise", None)) for one in configured(["packed-sharing", "inca"], {"noise": "laplace"})}
+    assert noises["packed-sharing"] == "laplace" != noises["inca"]
+    refused("Choose one of", choose, COUNT, {"noise": "uniform"})
+    refused("has all of the options", choose, COUNT, {"noise": "laplace", "rounds": 5})

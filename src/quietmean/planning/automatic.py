@@ -16,7 +16,7 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.schema import options_of
-from quietmean.planning.candidates import Candidate, CanWin, Ranking, configured, general_protocols, has_least_error, rank
+from quietmean.planning.candidates import Candidate, CanWin, Ranking, configured, general_protocols, has_least_error, rank, takes
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Server, Target, get_protocol
 from quietmean.protocols.committee import Committee
@@ -132,7 +132,7 @@ def _with_options(options: Mapping[str, Any]) -> list[str]:
     names = general_protocols()
     # Refuses an option that no protocol has.
     configured(names, options)
-    capable = [name for name in names if set(options) <= options_of(get_protocol(name)).keys()]
+    capable = [name for name in names if all(takes(get_protocol(name), *option) for option in options.items())]
     if not capable:
         raise InputError(f"no protocol has all of the options {', '.join(sorted(options))}. Leave some out.")
     return capable

@@ -287,10 +287,25 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
             near, listed = nearest(name, option_names), ", ".join(sorted(option_names))
             raise InputError(f"none of the protocols to choose from has an option {name!r}{near}. Choose one of {listed}.")
     all_options = {**(offered or {}), **options}
+    # A value that some of them take is left out for the others.
+    some = {key for key, value in all_options.items() if any(takes(kind, key, value) for kind in kinds)}
     return [
-        configure(name, {key: all_options[key] for key in all_options if key in options_of(kind)})
+        configure(
+            name,
+            {
+                key: value
+                for key, value in all_options.items()
+                if (takes(kind, key, value) if key in some else key in options_of(kind))
+            },
+        )
         for name, kind in zip(names, kinds, strict=True)
     ]
+
+
+def takes(kind: type[Mechanism], name: str, value: Any) -> bool:
+    """Whether the protocol has this option, and of choices this one."""
+    option = options_of(kind).get(name)
+    return option is not None and (not option.choices or value in option.choices)
 
 
 def _affordable(candidate: Candidate, max_messages: int | None) -> Candidate:
