@@ -21,6 +21,7 @@ from quietmean.planning.candidates import configured
 from quietmean.planning.other_noise import other_noise
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
+from quietmean.privacy.analysis import A_PRIORI, EVERYBODY, privacy_facts
 from quietmean.privacy.loss import epsilon_of_share, laplace_charge
 from quietmean.protocols import get_protocol
 from quietmean.protocols.central_dp import CentralDP
@@ -397,3 +398,13 @@ def test_noise_without_a_protocol_is_of_one_that_has_it() -> None:
     assert noises["packed-sharing"] == "laplace" != noises["inca"]
     refused("Choose one of", choose, COUNT, {"noise": "uniform"})
     refused("has all of the options", choose, COUNT, {"noise": "laplace", "rounds": 5})
+
+
+def test_what_a_share_alone_is_worth_is_said() -> None:
+    """Beside its own figure, for Laplace noise only: a certificate's fact on everybody else."""
+    for plan, worthless in ((planned(COUNT), True), (calibrate(COUNT, PackedSharing()), False)):
+        analysis = plan.execution(Seed.public("alone"), ExecutionTrace.everyone(plan.protocol.rounds, 20)).privacy(DELTA)
+        facts = {fact.key: fact.sentence for fact in privacy_facts(analysis, analysis.coalitions(2))}
+        assert facts[EVERYBODY].endswith("if all others collude: nothing worth the name") == worthless
+        assert ("at a delta below 1e-12" in facts[A_PRIORI]) == worthless
+        assert "delta 0" not in " ".join(facts.values())

@@ -229,13 +229,25 @@ def a_priori(epsilon: float, delta: float, unit: str, against: str, promised: AP
     )
 
 
-def everybody_else(epsilon: float, delta: float, unit: str = "", when: str = "before the start: ") -> Fact:
-    """What is left if all other parties collude."""
+# What is left where only a share of Laplace noise is.
+WORTHLESS = "nothing worth the name"
+
+
+def is_worthless(alone: float, promised: APriori | None) -> bool:
+    """Is what is left if all others collude only a share of the noise by which epsilon is pure?"""
+    return promised is not None and promised.pure < alone < math.inf
+
+
+def everybody_else(
+    epsilon: float, delta: float, unit: str = "", when: str = "before the start: ", promised: APriori | None = None
+) -> Fact:
+    """What is left if all other parties collude; ``promised``: against those that were planned for."""
     condition = f"{when}only the noise that a party keeps for itself remains"
     if math.isinf(epsilon):
         condition, sentence = f"{when}nothing remains", ("if all others collude, nothing bounds what they learn")
     else:
-        sentence = f"{cost_text(epsilon, delta, unit)} if all others collude"
+        named = f": {WORTHLESS}" if is_worthless(epsilon, promised) else ""
+        sentence = f"{cost_text(epsilon, delta, unit)} if all others collude{named}"
     return Fact(EVERYBODY, epsilon, UPPER_BOUND, condition, sentence)
 
 
@@ -274,7 +286,7 @@ def privacy_facts(
         if (found := certificate.found) is not None:
             least = f"at least epsilon {epsilon_text(found.max_epsilon)}: {found.describe()}"
             facts.append(Fact(FOUND, found.max_epsilon, found.numbers, found.describe(), least))
-        facts.append(everybody_else(analysis.alone, delta, unit, "realised: "))
+        facts.append(everybody_else(analysis.alone, delta, unit, "realised: ", promised))
     if of_party is not None:
         of_unit = spent if promised is None else min(spent, terms.epsilon_promised(promised))
         facts.append(whole_party(of_party, delta, unit or "unit", counted, of_unit))

@@ -20,7 +20,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
-from quietmean.privacy.analysis import a_priori, any_of, cost_text, everybody_else
+from quietmean.privacy.analysis import WORTHLESS, a_priori, any_of, cost_text, everybody_else, is_worthless
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
@@ -246,14 +246,17 @@ class Agreement(ABC):
     def _left(self) -> str:
         """What is left if all others collude, at the delta of all that is asked for."""
         alone = self.everybody_else
-        return "not bounded" if math.isinf(alone) else cost_text(alone, self.target.delta)
+        if math.isinf(alone):
+            return "not bounded"
+        named = f", {WORTHLESS}" if is_worthless(alone, self.plan.a_priori) else ""
+        return f"{cost_text(alone, self.target.delta)}{named}"
 
     @property
     def promises(self) -> tuple[Fact, Fact]:
         """What it costs at most, and what is left if more collude than that."""
         epsilon, delta, unit = self.epsilon_a_priori, self.target.delta, str(self.target.unit)
         promised = a_priori(epsilon, delta, unit, self._colluders(), self.plan.a_priori)
-        return promised, everybody_else(self.everybody_else, delta, unit)
+        return promised, everybody_else(self.everybody_else, delta, unit, promised=self.plan.a_priori)
 
     def _colluders(self) -> str:
         """Who may collude, in words."""
