@@ -332,7 +332,8 @@ def test_the_noise_of_scored_rounds_is_in_their_errors(model: GeneralizedLinearM
     # 60 runs: a standard deviation is within 0.7 to 1.3 of the stated one but once in 1000, and any of five once in 200.
     size = np.std(values, axis=0) / np.sqrt(np.mean(np.square(noise), axis=0))
     assert ((size > 0.7) & (size < 1.3)).all(), size
-    # Where scores that are cut draw a term by more than 0.4 of its error, it says so; the mean is known to an eighth of the noise's.
+    # Where scores that are cut draw a term by more than 0.4 of its error, it says so.
+    # The mean is known to an eighth of the noise's.
     assert exact.population is not None
     drawn = np.abs(np.mean(values, axis=0) - exact.value) / exact.population
     assert (drawn < 0.4).all(), drawn
