@@ -90,6 +90,14 @@ class CoalitionSolver:
         """What the eavesdropper knows, (M,)."""
         return self._eavesdropper.with_corrupt(()).view(self.transcript).messages
 
+    @cached_property
+    def _ingredients(self) -> sparse.csr_array[np.float64]:
+        """Which noise, values and other messages each message is made of, (M, K + n + M)."""
+        bare = self._views.bare[0]
+        made = sparse.csr_array(sparse.hstack([bare.noise, bare.values, bare.dependence]))
+        made.data = np.ones_like(made.data)
+        return made
+
     def information(self, coalition: Collection[PartyId]) -> InformationMatrix:
         """Against a coalition, one of many, and the eavesdropper.
 
@@ -102,11 +110,14 @@ class CoalitionSolver:
         if self._elimination is None:
             return self._large(adversary)
         values, columns, extra = self._elimination.values, self._elimination.noise, self._elimination.extra
-        observed = np.nonzero(self._read | Adversary.collusion(coalition).view(self.transcript).messages)[0]
+        seen = self._read | Adversary.collusion(coalition).view(self.transcript).messages
         # From the unknown columns, not by taking the known ones away from a total: that would leave rounding of either sign.
         members = np.zeros(self.transcript.parties)
         members[list(coalition)] = 1.0
         known_by = np.concatenate([np.asarray(self.transcript.noise_known @ members), members])
+        # What a member makes of what it was sent and of its own tells nothing more.
+        made_of_unknown = self._ingredients @ np.concatenate([known_by == 0, ~seen]).astype(np.float64)
+        observed = np.nonzero(seen & (made_of_unknown > 0))[0]
         covariance = _gram(columns, observed, known_by == 0)
         unknown = np.diag(covariance) > 1e-9 * extra
         observed, covariance = observed[unknown], covariance[np.ix_(unknown, unknown)]
