@@ -124,3 +124,30 @@ def test_a_count_has_the_tails_of_its_own_weights(text: str, weights: list[float
         half = float(np.diff(answer.estimates.of_noise[0])[0]) / 2
         reach = half / float(answer.estimates.standard_error[0])
         assert reach == pytest.approx(Tails.of(law, np.array(weights)).quantile(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("count(where=sex == 'm')", "histogram(race, where=sex == 'm')"),
+        ("proportion(race, where=sex == 'm')", "count(race, where=sex == 'm')", "crosstab(sex, race)"),
+        ("mean(age)", "count(age)", "group-means(age, by=sex)"),
+    ],
+)
+def test_weights_and_covariance_are_of_the_same_noise(texts: tuple[str, ...]) -> None:
+    """However a condition or a sum changes what is read: the covariance is the variance times weights times weights."""
+    age = Column(name="age", low=0, high=100, missing="indicator")
+    columns = Columns([age, Column(name="sex", levels=("f", "m")), Column(name="race", levels=("a", "b", "c"))])
+    study = Workload(columns, tuple(parse_statistic(read_text(text)) for text in texts), PrivacyUnit.RECORD)
+    rows = np.random.default_rng(2).integers(0, 2, (500, 3)).astype(float)
+    encoded = study.encode(rows)
+    law = FINE.times(1e-3)
+    mean = encoded.vector / encoded.weight
+    released = study.decoder().released(mean, math.sqrt(law.variance), encoded.weight, law)
+    for statistic in study.statistics:
+        declared = study.with_columns(statistic)
+        view = declared._read(released)
+        (first, *_) = statistic.features(declared.seen)
+        for each in (view, view.sums(first, np.ones((2, first.size)))):
+            assert each.read is not None
+            assert each.deviations == pytest.approx(law.variance * each.read @ each.read.T, abs=1e-12)
