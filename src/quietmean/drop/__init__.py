@@ -241,7 +241,7 @@ class _Server(uvicorn.Server):
 def _bounded(connections: int, seconds: float) -> type[H11Protocol]:
     """Bound the server's connections: no more than that many, and none for longer."""
 
-    class Bounded(H11Protocol):
+    class _Connection(H11Protocol):
         end: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
@@ -256,7 +256,7 @@ def _bounded(connections: int, seconds: float) -> type[H11Protocol]:
                 self.end.cancel()
                 super().connection_lost(exc)
 
-    return Bounded
+    return _Connection
 
 
 __all__ = ["Drop", "DropBox", "DropLimits", "DropServer"]
