@@ -27,7 +27,7 @@ AGGREGATED: dict[str, list[dict[str, Any]]] = {
     "bits": [{"bits": 32}, {"bits": 20}],
     "centre": [{"centre": 0.25}],
     "largest_weight": [{"largest_weight": 200.0}, {"largest_weight": 2.0}],
-    "noise": [{"noise": "discrete-gaussian"}, {"noise": "none"}],
+    "noise": [{"noise": "discrete-gaussian"}, {"noise": "laplace"}, {"noise": "none"}],
     "rotation": [{"rotation": 7}],
     "aggregator": [{"aggregator": 2}],
     "domain": [{"domain": "box"}, {"domain": "ball"}],
@@ -43,7 +43,7 @@ FIXED_POINT: dict[str, list[dict[str, Any]]] = {
 }
 # By protocol and option; with others that it needs.
 KNOWN: dict[str, dict[str, list[dict[str, Any]]]] = {
-    "central-dp": {"noise": FLOAT, "curator": [{"curator": 2}]},
+    "central-dp": {"noise": [*FLOAT, {"noise": "laplace"}], "curator": [{"curator": 2}]},
     "consensus": {
         "noise": FLOAT,
         **ON_GRAPHS,
@@ -92,6 +92,7 @@ KNOWN: dict[str, dict[str, list[dict[str, Any]]]] = {
         "momentum": [{"momentum": 1.0}, {"momentum": 1.5}, {"momentum": "chebyshev"}],
     },
     "packed-sharing": {
+        "noise": [{"noise": "gaussian"}, {"noise": "laplace"}],
         "secrets": [{"secrets": 1}],
         "minimum": [{"minimum": 3}],
         "lies": [{"lies": 0}],
