@@ -33,6 +33,7 @@ from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.randomness.laplace_shares import negative_binomial_table, reach, tails, variance
+from quietmean.studies.agreement.study import StudyTerms
 from support.refusals import refused
 
 DELTA = 1e-6
@@ -408,3 +409,14 @@ def test_what_a_share_alone_is_worth_is_said() -> None:
         assert facts[EVERYBODY].endswith("if all others collude: nothing worth the name") == worthless
         assert ("at a delta below 1e-12" in facts[A_PRIORI]) == worthless
         assert "delta 0" not in " ".join(facts.values())
+
+
+def test_a_committee_stays_gaussian_and_says_so() -> None:
+    study = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "column": [{"name": "age", "low": 0, "high": 100}],
+        "committee": {"members": 4, "contribute_by": "2030-01-01T00:00:00+00:00"},
+    }
+    assert StudyTerms.parse(study).committee is not None
+    refused("a committee has no option noise. Leave it out", StudyTerms.parse, {**study, "options": {"noise": "laplace"}})

@@ -217,6 +217,8 @@ class StudyTerms(JointTerms):
             raise InputError(
                 f"the study has a committee, and protocol {self.protocol} none. Leave protocol out, or write {PREFERRED}."
             )
+        if self.options:
+            raise InputError(f"a committee has no option {', '.join(sorted(self.options))}. Leave it out.")
         instead = {
             "colluding": "the committee says how many of its members may collude, with all other contributors",
             "minimum": "write minimum into the committee, for the fewest contributions that give a result",
