@@ -50,7 +50,8 @@ demo-pytorch: .venv-torch/torch.stamp
 export PYTHONDONTWRITEBYTECODE :=
 
 # Three at a time also on two cores: parties of a study wait for each other. What is quick and waits for nobody comes first.
-PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+# One thread of linear algebra each: several would wait for each other's cores, busily.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 test: lint
 	$(PYTEST) -n 2 tests/unit
