@@ -211,11 +211,11 @@ class ScoredRounds(FitState):
         residual = np.clip(residual, -longest, longest)
         if kind != SCORES:
             information = family.expected(eta)
-        scores, products = residual[:, None] * rounded, _products(rounded, self._upper)
-        lengths = np.linalg.norm(scores, axis=1)
-        own = np.zeros((len(rows.rows), self.dimension))
+        # What follows is of records, which may have several rows.
+        scores = summed(rows, residual[:, None] * rounded)
+        lengths, own, here = np.linalg.norm(scores, axis=1), np.zeros((rows.records, self.dimension)), np.unique(rows.record)
         if kind == LENGTHS:
-            own[np.arange(len(own)), np.minimum(np.searchsorted(self._edges, lengths), self._cells - 1)] = 1 / scales[0]
+            own[here, np.minimum(np.searchsorted(self._edges, lengths[here]), self._cells - 1)] = 1 / scales[0]
             start = self._cells
         else:
             if kind == SCORES:
@@ -223,20 +223,21 @@ class ScoredRounds(FitState):
             own[:, : self._size] = scores / scales[0]
             start = self._size
         if scales[1]:
-            weight = information * np.linalg.norm(rounded, axis=1) ** 2
-            far = weight / self._far if number > 1 else information / self._heaviest
+            products = summed(rows, information[:, None] * _products(rounded, self._upper))
+            weight = information * np.linalg.norm(rounded, axis=1) ** 2 / self._far if number > 1 else information / self._heaviest
+            far = summed(rows, weight[:, None])[:, 0]
             whole = (lengths <= self.clip) if kind == SCORES else np.ones(len(own))
-            own[:, start : start + many] = products * (information * whole / np.maximum(far, 1.0))[:, None]
-            own[:, start : start + many] /= scales[1]
+            own[:, start : start + many] = products * (whole / np.maximum(far, 1.0))[:, None] / scales[1]
         if scales[2]:
             own[:, start + many : start + 2 * many] = _products(scores, self._upper) / scales[2]
         if scales[3]:
-            own[:, -3] = 1 / scales[3]
+            own[here, -3] = 1 / scales[3]
         if scales[4]:
-            cut = (lengths > self.clip) | far_off | (beyond + rows.offset != eta) | family.beyond(eta)
-            own[:, -2], own[:, -1] = cut / scales[4], cut * np.sign(residual) / scales[4]
-        total = summed(rows, own)
-        shortened: Array = total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1.0)
+            at_bounds = far_off | (beyond + rows.offset != eta) | family.beyond(eta)
+            sums = summed(rows, np.column_stack([at_bounds, residual]))
+            cut = (lengths > self.clip) | (sums[:, 0] > 0)
+            own[:, -2], own[:, -1] = cut / scales[4], cut * np.sign(sums[:, 1]) / scales[4]
+        shortened: Array = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1.0)
         return shortened
 
     def moved(self, number: int, mean: Array, noise: float, records: float, counted: Array = EVERYBODY) -> None:
