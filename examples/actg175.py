@@ -225,7 +225,7 @@ def whole_study(table: pd.DataFrame) -> Paper:
     budget, columns = budgets(), declared()
     model = qm.learning.GeneralizedLinearModel(ODDS, columns, epsilon=budget["odds ratios"], delta=DELTA)
     cox = qm.learning.ProportionalHazards(
-        HAZARDS, columns, time="days", event="event", edges=EDGES, residual=1.0, epsilon=budget["hazard ratios"], delta=DELTA
+        HAZARDS, columns, time="days", event="event", edges=EDGES, epsilon=budget["hazard ratios"], delta=DELTA
     )
     with warnings.catch_warnings():
         # Those above the bounds: for the owners of the data, who are no readers of the paper.

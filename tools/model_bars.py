@@ -402,7 +402,7 @@ by number of records and epsilon, at $\\delta = 10^{-6}$ of one record, with $\\
 
 MODELS = """
 Each line is {runs} studies ({more} of 2,000 records at epsilon 4 for which logistic regression fits) of made-up patients: age,
-arm, a stage of three, and a number that goes with nothing; six rounds of log odds and hazards, twelve of counts and costs.
+arm, a stage of three, and a number that goes with nothing; six rounds of log odds, twelve of all others.
 *Fits*: the model is right. *Does not fit*: effects that grow with the square of age and differ by arm, counts and costs whose
 variance is far above the family's, survival curves that cross; the truth is then what the model says of 200,000 records,
 whose own error takes up to half a point of the coverage at 10,000.

@@ -141,9 +141,7 @@ def test_grouped_hazards_are_near_those_of_cox(name: str) -> None:
     )
     records = np.column_stack([time, event, number, yes]).astype(float)
     edges = np.linspace(0, high, 19)
-    model = ProportionalHazards(
-        "~ number + yes", columns, time="time", event="event", edges=edges.tolist(), residual=6, rounds=20, **BUDGET
-    )
+    model = ProportionalHazards("~ number + yes", columns, time="time", event="event", edges=edges.tolist(), rounds=20, **BUDGET)
     answer = fitted(model, [records[::2], records[1::2]]).coefficients
     cox = CoxPHFitter().fit(pd.DataFrame(records, columns=["time", "event", "number", "yes"]), "time", "event")
     for term in ("number", "yes"):

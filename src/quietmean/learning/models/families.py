@@ -55,29 +55,6 @@ class Family(ABC):
 
 
 @dataclass(frozen=True)
-class Bounded(Family):
-    """A family whose residuals have public bounds that fit. ``residual``: the largest r that counts in full."""
-
-    residual: float = 1.0
-
-    # What score, information and, in the last round, squared scores weigh in a vector beside each other.
-    weights: ClassVar[tuple[float, float, float]]
-
-    @property
-    @abstractmethod
-    def most(self) -> float:
-        """The largest v, over all rows of a record."""
-
-    def length(self, score: float, information: float, squares: float) -> float:
-        """How long (score r / residual, information v / most, squares (r / residual)^2) may be; what is longer is cut."""
-        return math.sqrt(score**2 + information**2 + squares**2)
-
-    @abstractmethod
-    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
-        """The predictor of the model without terms, and score and information there, from those at ``begin`` for all records."""
-
-
-@dataclass(frozen=True)
 class Scaled(Family):
     """A family whose residuals have a scale of their own, which rounds find: noise is at that, and not at the public bounds."""
 
@@ -100,13 +77,15 @@ class Scaled(Family):
 
 
 @dataclass(frozen=True)
-class Binomial(Bounded):
-    """Yes or no, with log odds that are linear in the terms."""
+class Binomial(Family):
+    """Yes or no, with log odds that are linear in the terms. No residual is above 1, which is about their scale."""
 
-    weights = (1.0, 0.83, 0.5)
     farthest = 8.0
     ratio = "odds ratio"
-    most = 0.25
+    # What score, information and, in the last round, squared scores weigh in a vector beside each other.
+    weights: ClassVar[tuple[float, float, float]] = (1.0, 0.83, 0.5)
+    # The largest v.
+    most: ClassVar[float] = 0.25
 
     @classmethod
     def of(cls, outcome: Column, dispersion: float) -> Binomial:
@@ -119,12 +98,14 @@ class Binomial(Bounded):
         return outcome - mean, mean * (1 - mean)
 
     def length(self, score: float, information: float, squares: float) -> float:
+        """How long (score r, information v / most, squares r^2) may be; what is longer is cut."""
         # Who is far off has little information: v = m (1 - m) where r is m.
         far = np.linspace(0.5, 1.0, 501)
         parts = (score * far) ** 2 + (information * far * (1 - far) / self.most) ** 2 + (squares * far**2) ** 2
         return math.sqrt(float(parts.max()))
 
     def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
+        """The predictor of the model without terms, and score and information there, from those at ``begin`` for all records."""
         mean = float(expit(begin))
         products = information / (mean * (1 - mean))
         everybody = products @ constant
@@ -134,42 +115,44 @@ class Binomial(Bounded):
         return float(logit(part)), score + (mean - part) * everybody, part * (1 - part) * products
 
 
+# The largest residual of a record that counts in full, in events.
+_MOST_EVENTS = 4.0
+
+
 @dataclass(frozen=True)
-class Hazard(Bounded):
+class Hazard(Scaled):
     """Whether the event happens in an interval of time, for who is in it: the complementary log-log link, whose coefficients are
     those of proportional hazards (Prentice and Gloeckler 1978)."""
 
-    weights = (1.0, 1.0, 0.375)
     farthest = 12.0
     ratio = "hazard ratio"
 
     @classmethod
-    def of(cls, outcome: Column, residual: float | None) -> Hazard:
-        """The family for such an outcome. Raises :class:`InputError` for one that is not of yes and no."""
+    def of(cls, outcome: Column, dispersion: float) -> Hazard:
         outcome.require_boolean("is the outcome of a proportional hazards model")
-        return cls(0.0, 1.0, residual or 1.5)
-
-    @property
-    def most(self) -> float:
-        return self.residual
+        return cls(0.0, 1.0)
 
     @property
     def begin(self) -> float:
         return math.log(0.1)
 
+    def reach(self, predictor: float) -> float:
+        return _MOST_EVENTS
+
+    def expected(self, eta: Array) -> Array:
+        hazard = np.maximum(_hazard(eta), 1e-12)
+        return np.asarray(hazard**2 / np.expm1(hazard), dtype=np.float64)
+
     def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
-        hazard = np.exp(np.minimum(eta, 3.0))
+        hazard = _hazard(eta)
         # Of an event exp(eta) (1 - h) / h, with h = 1 - exp(-exp(eta)).
         beyond = np.expm1(hazard)
         happened, slope = hazard / beyond, hazard * (hazard * (beyond + 1) - beyond) / beyond**2
         return np.where(outcome > 0.5, happened, -hazard), np.where(outcome > 0.5, slope, hazard)
 
-    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
-        expected = information @ constant
-        total = float(constant @ expected)
-        factor = 1 + float(constant @ score) / total if total > 0 else 1.0
-        factor = min(max(factor, 0.02), 50.0)
-        return begin + math.log(factor), score + (1 - factor) * expected, factor * information
+
+def _hazard(eta: Array) -> Array:
+    return np.asarray(np.exp(np.minimum(eta, 3.0)), dtype=np.float64)
 
 
 class _Log(Scaled):

@@ -130,8 +130,7 @@ class ProportionalHazards(ModelByRounds):
     intervals. ``baseline``: one for all parties ("common"), with a factor for each party ("shifted"), or for each party one of
     its own ("own", which takes many records at each). Who is censored within an interval counts with the part of it that was
     seen.
-    ``residual``: the largest expected number of events of one record that counts in full. Everything else as in
-    :class:`GeneralizedLinearModel`.
+    Everything else as in :class:`GeneralizedLinearModel`.
     """
 
     kind = "proportional-hazards"
@@ -146,14 +145,10 @@ class ProportionalHazards(ModelByRounds):
         event: str,
         edges: Sequence[float],
         baseline: str = COMMON,
-        residual: float | None = None,
-        rounds: int = 6,
+        rounds: int = Hazard.rounds,
         **general: Unpack[ModelKeywords],
     ) -> None:
         super().__init__(columns, rounds, general)
-        if residual is not None and not (math.isfinite(residual) and residual > 0):
-            raise InputError(f"residual is {residual!r}. Choose a finite number > 0, the largest that counts in full.")
-        self.residual = residual
         self.formula, self.time, self.event, self.baseline = formula, time, event, baseline
         self.edges = tuple(float(edge) for edge in edges)
         require_known("baseline", baseline, tuple(BASELINES))
@@ -174,7 +169,7 @@ class ProportionalHazards(ModelByRounds):
 
     @cached_property
     def family(self) -> Hazard:
-        return Hazard.of(self.columns[self.event], self.residual)
+        return Hazard.of(self.columns[self.event], 1.0)
 
     def describe(self) -> dict[str, Any]:
         """What all parties have to do alike, in plain data."""
@@ -185,8 +180,11 @@ class ProportionalHazards(ModelByRounds):
             "event": self.event,
             "edges": list(self.edges),
             "baseline": self.baseline,
-            **({} if self.residual is None else {"residual": self.residual}),
         }
+
+    @property
+    def _most_rows(self) -> int:
+        return len(self.edges) - 1
 
     @property
     def intervals(self) -> tuple[str, ...]:

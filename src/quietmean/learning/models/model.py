@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import warn_caller
 from quietmean.core.output import Output
 from quietmean.learning.models.answers import Fit
-from quietmean.learning.models.families import Bounded, Scaled
+from quietmean.learning.models.families import Binomial, Scaled
 from quietmean.learning.models.formulas import ModelDesign
 from quietmean.learning.models.newton import Newton
 from quietmean.learning.models.scored import ScoredRounds
@@ -90,7 +90,7 @@ class ModelByRounds:
 
     @property
     @abstractmethod
-    def family(self) -> Bounded | Scaled: ...
+    def family(self) -> Binomial | Scaled: ...
 
     @abstractmethod
     def _rows(self, design: ModelDesign, records: Array, place: int) -> DesignRows:
@@ -173,8 +173,13 @@ class ModelByRounds:
 
     def _begin(self, design: ModelDesign) -> FitState:
         if isinstance(self.family, Scaled):
-            return ScoredRounds(self.family, design.size, design.constant, self.rounds, self._largest_offset)
+            return ScoredRounds(self.family, design.size, design.constant, self.rounds, self._largest_offset, self._most_rows)
         return Newton(self.family, design.size, design.constant, self.rounds)
+
+    @property
+    def _most_rows(self) -> int:
+        """How many rows a record has at most."""
+        return 1
 
     @property
     def _largest_offset(self) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.learning.models.families import Bounded
+from quietmean.learning.models.families import Binomial
 from quietmean.learning.models.state import (
     COUNTED,
     EVERYBODY,
@@ -41,11 +41,11 @@ _FIRST_READ = 3
 
 
 class Newton(FitState):
-    """The public state of a fit whose residuals have public bounds: see :class:`FitState`."""
+    """The public state of a fit of log odds: see :class:`FitState`."""
 
     way = "Newton's rounds"
 
-    def __init__(self, family: Bounded, size: int, constant: Array | None, rounds: int) -> None:
+    def __init__(self, family: Binomial, size: int, constant: Array | None, rounds: int) -> None:
         super().__init__(size, constant, rounds, family.begin)
         self._family = family
 
@@ -66,8 +66,8 @@ class Newton(FitState):
         family = self._family
         a, b, c = family.weights if number >= self._first else (*family.weights[:2], 0.0)
         whole = math.hypot(family.length(a, b, c), _PRESENT)
-        squares = family.residual**2 * whole / c if c else 0.0
-        return family.residual * whole / a, family.most * whole / b, squares, whole / _PRESENT, whole / _CUT
+        squares = whole / c if c else 0.0
+        return whole / a, family.most * whole / b, squares, whole / _PRESENT, whole / _CUT
 
     def vectors(self, rows: DesignRows) -> Array:
         family = self._family

@@ -95,10 +95,12 @@ class ScoredRounds(FitState):
         *FitState._FIELDS, "rounding", "null", "clip", "tail", "side", "deviations", "weight",
     )  # fmt: skip
 
-    def __init__(self, family: Scaled, size: int, constant: Array | None, rounds: int, largest_offset: float = 0.0) -> None:
+    def __init__(
+        self, family: Scaled, size: int, constant: Array | None, rounds: int, largest_offset: float = 0.0, most_rows: int = 1
+    ) -> None:
         self.null = 0.0 if constant is None else family.begin - largest_offset
         super().__init__(size, constant, rounds, self.null)
-        self._family, self._offset = family, largest_offset
+        self._family, self._offset, self._most_rows = family, largest_offset, most_rows
         # Residuals and the information of a linear model are the same at each place.
         self._linear = not family.ratio
         self._per_octave = 1 if self._linear else _FINE
@@ -170,7 +172,7 @@ class ScoredRounds(FitState):
     @property
     def _heaviest(self) -> float:
         """The largest expected information in the first round."""
-        return float(self._family.expected(np.array([self.null + self._offset]))[0])
+        return float(self._family.expected(np.array([self.null + self._offset]))[0]) * self._most_rows
 
     def _is_full(self, number: int) -> bool:
         """Whether a round that may be read also has the information and the squares: until one is settled."""
@@ -224,7 +226,7 @@ class ScoredRounds(FitState):
             start = self._size
         if scales[1]:
             products = summed(rows, information[:, None] * _products(rounded, self._upper))
-            weight = information * np.linalg.norm(rounded, axis=1) ** 2 / self._far if number > 1 else information / self._heaviest
+            weight = information * (np.linalg.norm(rounded, axis=1) ** 2 / self._far if number > 1 else 1 / self._heaviest)
             far = summed(rows, weight[:, None])[:, 0]
             whole = (lengths <= self.clip) if kind == SCORES else np.ones(len(own))
             own[:, start : start + many] = products * (whole / np.maximum(far, 1.0))[:, None] / scales[1]
@@ -270,7 +272,7 @@ class ScoredRounds(FitState):
     @property
     def _usual(self) -> float:
         """The expected information of a record without terms."""
-        return float(self._family.expected(np.array([self.null]))[0])
+        return float(self._family.expected(np.array([self.null]))[0]) * self._most_rows
 
     def _begin(self, score: Array, information: Array, noise: float, scales: tuple[float, ...]) -> None:
         """The rounding and a start from moments. What noise may make alone, is not believed."""
