@@ -16,7 +16,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.complete_records import completeness_of, records_of, whole_number
 from quietmean.statistics.delta_method import KnownMargins, spread
-from quietmean.statistics.estimate import HALF_A_RECORD, Estimate, Flag, HypothesisTest, few, least_count
+from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, few, least_count
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.features.block import LEAST_PRESENT, estimate_of_mean, moved_block, square_root, summary
@@ -34,6 +34,9 @@ ALL, SIZE = "all", "n"
 # Bins of medians, as many as the noise of a group allows; ``quantiles`` may have more. And the probabilities.
 _BINS, _QUARTERS = 256, (0.25, 0.5, 0.75)
 _NOT_KNOWN = (math.nan, math.nan)
+
+# Records: a number whose noise is less is known but for rounding.
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -206,7 +209,7 @@ class _Groups:
     def unless_few(self, row: Estimate, few_flags: list[Flag], index: int) -> Estimate:
         """A part of a group; where noise hides how many these are, nothing but that they are fewer than some number."""
         # Without noise but rounding, none is none.
-        if row.noise * self.sizes[index].part * self.released.weight < HALF_A_RECORD / 2:
+        if row.noise * self.sizes[index].part * self.released.weight < _ROUNDING:
             return row
         self.flags.extend(replace(flag, terms=(f"{self.names[index]} {row.term}",)) for flag in few_flags)
         if not few_flags or math.isnan(row.value):
