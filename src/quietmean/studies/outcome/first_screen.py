@@ -397,8 +397,9 @@ def _n(term: Term) -> str:
     """Write of how many records a term is: where noise is in it, with half of the 95 % interval."""
     if math.isnan(term.n):
         return ""
-    half = f" ({either_side(_whole(term.noise_quantile * term.n_error))})" if 0 < term.n_error < math.inf else ""
-    return for_terminal(f"{about_text(fixed(term.n, 0), term.n_error)}{half}")
+    half = term.noise_quantile * term.n_error
+    within = f" ({either_side(_whole(half))})" if 0 < term.n_error < math.inf else ""
+    return for_terminal(f"{about_text(fixed(term.n, 0), term.n_error)}{within}")
 
 
 def _whole(half: float) -> str:
