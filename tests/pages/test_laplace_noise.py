@@ -11,14 +11,21 @@ import pytest
 from quietmean.cli.answers import write_privacy_page
 from quietmean.core.codec import to_plain
 from quietmean.core.noise_law import NoiseKind, NoiseLaw
+from quietmean.desk.views import in_short, preferred, templates
+from quietmean.node import Identity
 from quietmean.planning.accuracy import stated_variance
+from quietmean.privacy.analysis import WORTHLESS
 from quietmean.protocols.execution import Execution
 from quietmean.report import StudyReport, write_study_report
 from quietmean.statistics.tails import Z
-from quietmean.studies import StudyOutcome
+from quietmean.studies import StudyOutcome, StudyTerms
 from quietmean.studies.outcome import outcome
 from quietmean.studies.outcome.first_screen import first_screen
+from quietmean.studies.party import Contract
+from quietmean.studies.party.agreement import Signatory
+from quietmean.studies.party.first_screen import FirstScreen
 from support.json_documents import faults
+from support.kinds import STUDY
 from support.outcomes import EVERY_KIND, finished, run_of
 from support.promises import lines_of_page
 
@@ -90,3 +97,25 @@ def test_a_number_of_records_has_the_reach_of_its_noise(monkeypatch: pytest.Monk
         errors.append(float(about.to_json()["statistics"][0]["n_standard_error"]))
     assert errors[0] == pytest.approx(errors[1])
     assert halves == pytest.approx([Z * errors[0], 2.118 * errors[1]], rel=0.02)
+
+
+@pytest.mark.parametrize("protocol", ["packed-sharing", "secagg"])
+@pytest.mark.parametrize("noise", ["laplace", None])
+def test_before_a_yes_it_is_said_that_a_share_of_laplace_noise_is_worth_nothing(protocol: str, noise: str | None) -> None:
+    """Beside the bare epsilon if all others work together, wherever that stands: never of Gaussian noise."""
+    parties = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001 + n)) for n, name in enumerate("abcdefgh"))
+    tables = STUDY.with_fields(epsilon=1.0, records=4000, protocol=protocol, options={"noise": noise} if noise else {}).tables
+    study = StudyTerms.from_tables(tables, "the study")
+    contract = Contract(study, parties, 0, choice=study.choice(len(parties)))
+    worthless = noise is not None
+    against = next(fact.text for fact in FirstScreen.of(contract).rows if fact.key == "against")
+    assert against.endswith(f"({WORTHLESS}) if all others work together") == worthless
+    assert math.isfinite(contract.everybody_else)
+    short = in_short(contract, "a", None)
+    assert short["is_worthless"] == worthless
+    source = (Path(__file__).parents[2] / "src/quietmean/desk/templates/study.html").read_text(encoding="utf-8")
+    sentences = source[source.index('<ol class="short">') : source.index("</ol>")]
+    for language, said in (("en", WORTHLESS), ("de", "kein Schutz, der den Namen verdient"), ("fr", "digne de ce nom")):
+        shown = templates(preferred(language)).from_string(sentences).render(short=short, says={"uses": "", "shown": ""})
+        assert short["if_all_others"] in shown
+        assert (said in shown) == worthless

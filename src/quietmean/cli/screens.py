@@ -13,11 +13,13 @@ from quietmean.cli.console import gate_sentence, out
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.readable import ShortFact, count_of, delta_shown, epsilon_shown, indented, listed, printable
 from quietmean.privacy import CoalitionCertificate
+from quietmean.privacy.analysis import WORTHLESS, is_worthless
 from quietmean.privacy.loss import EXACT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from quietmean.core.bounds import APriori
     from quietmean.core.party import PartyId
     from quietmean.privacy import Certificate, PrivacyAnalysis
     from quietmean.protocols.fields import Hints
@@ -96,7 +98,7 @@ class ReceiptScreen:
                 yield f"{BELOW}The worst of {certificate.found.tried:,} that were tried learns at least epsilon " + epsilon_shown(
                     certificate.at_least
                 )
-            yield f"{BELOW}{_if_all_others(self.analysis.alone)}"
+            yield f"{BELOW}{_if_all_others(self.analysis.alone, certificate.a_priori)}"
         yield from self._whole_party()
         if "gate" in document:
             yield f"{BELOW}{gate_sentence(document['gate'])}"
@@ -232,7 +234,8 @@ def _above(found: float, limit: float) -> bool:
     return found > limit * (1 + _ROUNDING) + _ROUNDING
 
 
-def _if_all_others(alone: float) -> str:
+def _if_all_others(alone: float, promised: APriori | None) -> str:
     if math.isinf(alone):
         return "If all others collude, nothing bounds what they learn."
-    return f"If all others collude: epsilon {epsilon_shown(alone)}"
+    named = f" ({WORTHLESS})" if is_worthless(alone, promised) else ""
+    return f"If all others collude: epsilon {epsilon_shown(alone)}{named}"

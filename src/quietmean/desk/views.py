@@ -47,9 +47,10 @@ if TYPE_CHECKING:
 def in_short(contract: Contract | SessionContract, convener: str, decide_by: datetime | None) -> dict[str, Any]:
     """What the five sentences say of a contract.
 
-    ``epsilon``: at most, rounded up, and ``if_all_others``, if all others collude; None where nothing bounds it. ``members``: of
-    the committee that opens the sum, of whom ``colluding`` may collude with all other contributors; 0 where there is none.
-    Contributions come until ``contribute_by``, besides those of the ``others`` from so many who have ``vouchers``.
+    ``epsilon``: at most, rounded up, and ``if_all_others``, if all others collude; None where nothing bounds it.
+    ``is_worthless``: is that a share of Laplace noise only? ``members``: of the committee that opens the sum, of whom
+    ``colluding`` may collude with all other contributors; 0 where there is none. Contributions come until ``contribute_by``,
+    besides those of the ``others`` from so many who have ``vouchers``.
     ``widths``: how wide the intervals will be, as the first screen has it, "" where that is not known; the terms have all of it.
     """
     study, protocol, target = contract.study, contract.plan.protocol, contract.target
@@ -69,6 +70,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         "colluding": target.colluding,
         "parties": target.parties,
         "if_all_others": _bound(contract.everybody_else),
+        "is_worthless": contract.left_is_worthless,
         "decide_by": decide_by,
         "widths": "" if forecast is None else "; ".join(forecast.shortly()),
         "members": 0 if committee is None else committee.members,

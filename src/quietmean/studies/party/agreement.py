@@ -248,8 +248,13 @@ class Agreement(ABC):
         alone = self.everybody_else
         if math.isinf(alone):
             return "not bounded"
-        named = f", {WORTHLESS}" if is_worthless(alone, self.plan.a_priori) else ""
+        named = f", {WORTHLESS}" if self.left_is_worthless else ""
         return f"{cost_text(alone, self.target.delta)}{named}"
+
+    @cached_property
+    def left_is_worthless(self) -> bool:
+        """Is what is left if all others collude a share of Laplace noise only?"""
+        return is_worthless(self.everybody_else, self.plan.a_priori)
 
     @property
     def promises(self) -> tuple[Fact, Fact]:

@@ -21,6 +21,7 @@ from quietmean.core.readable import (
     percent_text,
     phrase,
 )
+from quietmean.privacy.analysis import WORTHLESS
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
 from quietmean.statistics import Workload
@@ -398,6 +399,7 @@ def _if_all(agreed: Agreement) -> str:
         return read
     alone = agreed.everybody_else
     left = "nothing is left" if math.isinf(alone) else f"epsilon {epsilon_shown(alone)}"
+    left += f" ({WORTHLESS})" if agreed.left_is_worthless else ""
     return f"; {left} if all others work together{read}"
 
 
