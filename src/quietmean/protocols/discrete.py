@@ -251,28 +251,29 @@ def stated_l1(l1: float | None, sensitivity: float, dimension: int) -> float:
     return stated if sensitivity <= stated * _ROUNDED_UP else sensitivity * math.sqrt(dimension)
 
 
-def laplace_steps(target: Target, least: float = 1.0) -> float:
+def laplace_steps(target: Target, rounded: int, least: float = 1.0) -> float:
     """How many steps the L1 change may have, before rounding, where the sampler's largest scale hides it at the target's epsilon.
 
-    Raises :class:`InputError` for fewer than ``least``.
+    ``rounded``: as of :func:`l1_in_steps`. Raises :class:`InputError` for fewer than ``least``.
     """
-    most = laplace_shares.LARGEST_SCALE * target.epsilon * (1 - _ROUNDED_TO) - target.dimension
+    most = laplace_shares.LARGEST_SCALE * target.epsilon * (1 - _ROUNDED_TO) - rounded
     if most < least:
         largest = f"{laplace_shares.LARGEST_SCALE:g}"
         raise InputError(f"noise laplace needs more than {largest} steps for {target.dimension} coordinates. Leave noise out.")
     return most
 
 
-def l1_in_steps(l1: float, step: float, dimension: int) -> int:
+def l1_in_steps(l1: float, step: float, rounded: int) -> int:
     """L1 change in steps of a rounded value (d,) if the value changes by ``l1`` in L1 norm: for certain.
 
     A coordinate that changes by a is rounded to whole numbers that differ by a + 1 at most, with the same random bits if there
-    are any. Raises :class:`InputError` for a step that is too fine.
+    are any. ``rounded``: how many coordinates that may be, of all parties; 0 where values are whole steps already.
+    Raises :class:`InputError` for a step that is too fine.
     """
     change = l1 / step * _ROUNDED_UP
     if not change < _LARGEST_CHANGE:
         raise InputError(f"a step of {step:g} is too fine for a change of {l1:g}. Raise it.")
-    return math.floor(change) + dimension
+    return math.floor(change) + rounded
 
 
 # The chance that one rounding exceeds the norm bound of conditional rounding, which is then drawn again.

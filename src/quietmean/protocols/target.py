@@ -73,7 +73,7 @@ _L1_SLACK = 1e-9
 
 
 # Types by their annotations.
-_KINDS: dict[Any, type] = {"int": int, "float": float, "float | None": float}
+_KINDS: dict[Any, type] = {"int": int, "float": float, "float | None": float, "int | None": int}
 
 
 @python_class
@@ -96,7 +96,8 @@ class Target:
     how many of the members collude, with all other contributors.
 
     ``l1``: the L1 change of a party's whole value where ``sensitivity`` is the L2 one, in the same units and before rounding: a
-    bound, what Laplace noise follows from. None where nothing is known, and a protocol that needs it refuses.
+    bound, what Laplace noise follows from. None where nothing is known, and a protocol that needs it refuses. ``rounded``: how
+    many coordinates rounding may change by one more step each, by default every one. With 0 every unit lies on the grid already.
 
     ``by_folder``: messages are files in a folder, which their receivers can open at any later time: a gate counts them as read.
     """
@@ -115,6 +116,7 @@ class Target:
     committee: Committee | None = None
     by_folder: bool = False
     l1: float | None = None
+    rounded: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -136,6 +138,8 @@ class Target:
             raise InputError(f"sensitivity is {self.sensitivity:g}. Choose a finite number > 0.")
         if self.l1 is not None:
             self._check_l1(self.l1)
+        if self.rounded is not None and self.rounded < 0:
+            raise InputError(f"rounded is {self.rounded} coordinates. Choose 0 or more, or leave it out.")
         for name in (*(() if self.nats is not None else ("epsilon",)), "sensitivity", "parties", "dimension"):
             require_usual(name, getattr(self, name))
         if self.colluding < 0:
@@ -218,6 +222,7 @@ class Target:
             **({} if self.committee is None else {"committee": self.committee.describe()}),
             **({"by_folder": True} if self.by_folder else {}),
             **({} if self.l1 is None else {"l1": self.l1}),
+            **({} if self.rounded is None else {"rounded": self.rounded}),
         }
 
     @classmethod
@@ -239,6 +244,7 @@ class Target:
             committee=_read_committee(raw["committee"]) if "committee" in raw else None,
             by_folder=optional_field(raw, "by_folder", bool, False),
             l1=required_field(raw, "l1", float) if "l1" in raw else None,
+            rounded=required_field(raw, "rounded", int) if "rounded" in raw else None,
         )
 
     @property

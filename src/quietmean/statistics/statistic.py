@@ -67,9 +67,7 @@ class Feature(ABC):
 
         Raises :class:`InputError` where the feature does not state it.
         """
-        raise InputError(
-            f"{type(self).__name__} does not state the length of its encodings, which private counts need. Let count be public."
-        )
+        raise InputError(f"{type(self).__name__} states no length of encodings, which private counts need. Let count be public.")
 
     @property
     def most_nonzero(self) -> int:
@@ -85,6 +83,11 @@ class Feature(ABC):
     def l1_length(self) -> float:
         """At least the largest L1 norm of an encoding; exact as :attr:`l1` is."""
         return math.sqrt(self.most_nonzero) * self.length
+
+    @property
+    def is_whole(self) -> bool:
+        """Are encodings 0 and 1 alone? Times a factor on a grid, they are on it: rounding each makes no distance longer."""
+        return False
 
     def for_private_count(self) -> Feature:
         """What is released instead where it is private how many records there are: the same quantities, shorter encodings."""
@@ -119,8 +122,7 @@ class Feature(ABC):
 
     def of_party(self, records: Records) -> Array:
         """The feature of a party that is protected as a whole, shape (1, size): by default the mean of its records'."""
-        mean: Array = self.encode(records).mean(axis=0, keepdims=True)
-        return mean
+        return np.asarray(self.encode(records).mean(axis=0, keepdims=True))
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """``scale`` times the features of records, (rows, size), rounded to multiples of ``step``; their distances must not grow.
@@ -279,8 +281,7 @@ class Released:
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
-        covariance: Array = self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])]
-        return covariance
+        return np.asarray(self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])])
 
 
 @dataclass(frozen=True, eq=False)

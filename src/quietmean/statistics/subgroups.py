@@ -56,6 +56,10 @@ class Within(Feature):
     def most_nonzero(self) -> int:
         return self.inner.most_nonzero
 
+    @property
+    def is_whole(self) -> bool:
+        return self.inner.is_whole
+
     def for_private_count(self) -> Feature:
         return replace(self, inner=self.inner.for_private_count())
 

@@ -219,6 +219,16 @@ class Workload:
         return self.changes * math.fsum(own)
 
     @property
+    def rounded(self) -> int | None:
+        """How many numbers rounding to a grid may change by one more step each, of all vectors that one unit changes.
+
+        0 where every unit is rounded by itself, which makes no distance longer. None for every number of one vector.
+        """
+        if self.unit.within_party and not self.averages_rows and all(feature.is_whole for feature in self.scales):
+            return 0
+        return self.sites_per_person * self.dimension if self.sites_per_person > 1 else None
+
+    @property
     def sensitivity_of_record(self) -> float:
         """The L2 change of a vector for one record, or for all of a party where that is the unit."""
         return math.sqrt(sum((scale * self._change(feature)) ** 2 for feature, scale in self.scales.items()))

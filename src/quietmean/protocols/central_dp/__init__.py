@@ -197,7 +197,7 @@ class CentralDP(DiscreteNoise, Mechanism):
         Raises :class:`InputError` where the sampler has no such scale, or its distance uses up delta.
         """
         l1, dimension = target.l1_change, target.dimension
-        step = 2.0 ** math.ceil(math.log2(l1 / laplace_steps(target)))
+        step = 2.0 ** math.ceil(math.log2(l1 / laplace_steps(target, target.dimension)))
         scale = l1_in_steps(l1, step, dimension) / target.epsilon * (1 + _SLACK)
         design = self._designed(target, "Laplace", sigma=round_up(scale * step), step=step, dimension=dimension, l1=l1)
         protocol = design.protocol

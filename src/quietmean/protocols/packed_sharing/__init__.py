@@ -17,6 +17,7 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import REPLACED
 from quietmean.core.errors import InputError
+from quietmean.core.grid import Numbers, WholeNumbers
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Units, Vector
@@ -214,6 +215,9 @@ class PackedSharing(PackedSharingParameters, Mechanism):
 
     def resolved(self, parties: int) -> Self:
         return super(PackedSharing, filled(self, **DEFAULTS)).resolved(parties)
+
+    def numbers(self) -> Numbers:
+        return WholeNumbers(self.step) if self.is_whole else super().numbers()
 
     def design(self, target: Target) -> Design:
         return Design(*designed(self, target))

@@ -28,6 +28,7 @@ from quietmean.protocols.packed_sharing.encoding import (
     wanted_fineness,
 )
 from quietmean.protocols.packed_sharing.spec import (
+    ANY,
     BALL,
     BOX,
     LARGE_PRIME,
@@ -226,7 +227,7 @@ def designed(requested: Settings, target: Target, largest: float | None = None) 
     A run has too few inputs with a chance of 1e-3 at most, and all its leaders are gone with one of 1e-5. Raises
     :class:`InputError` where a result, or the target, is impossible.
     """
-    shape = _shaped(requested, target, target.sensitivity if largest is None else largest)
+    shape = _shaped(requested, target, largest)
     parameters = _of_less_error(shape, target) if requested.prime is OPEN else _settled(shape, target)
     noise, lost = expected_error(target, parameters.minimum, parameters.party_variance)
     laplace = ", together Laplace noise" if parameters.shares else ""
@@ -252,7 +253,7 @@ def _of_less_error(shape: Settings, target: Target) -> Settings:
     return small if small and small.party_variance <= _FOR_HALF * large.party_variance else large
 
 
-def _shaped(requested: Settings, target: Target, largest: float) -> Settings:
+def _shaped(requested: Settings, target: Target, largest: float | None) -> Settings:
     """Everything but grid and noise, with defaults for open numbers; ``clip`` is what there should be room for."""
     n, c = target.parties, target.colluding
     gone = given_value(requested.gone, leaving(target))
@@ -260,7 +261,12 @@ def _shaped(requested: Settings, target: Target, largest: float) -> Settings:
         raise InputError(f"gone is {gone}, but there are {n} members. Choose fewer than these.")
     lies = given_value(requested.lies, _lies_for_next_to_nothing(target, gone) if requested.secrets is OPEN else 0)
     most_secrets = _most_secrets(target, gone, lies)
-    region = given_value(requested.region, BOX)
+    is_laplace = requested.noise == NoiseKind.LAPLACE
+    is_whole = is_laplace and target.rounded == 0
+    region = given_value(requested.region, ANY if is_whole else BOX)
+    if largest is None:
+        # Of one table replacing a record changes two cells.
+        largest = target.l1_change / 2 if is_whole else target.sensitivity
     half = target.sensitivity / 2
     in_box = half / math.sqrt(target.dimension)
     weight = 1.0 if target.unit == PrivacyUnit.PARTY else OPEN
@@ -279,7 +285,8 @@ def _shaped(requested: Settings, target: Target, largest: float) -> Settings:
         clip=in_box if region == BOX else half if region == BALL else largest,
         largest_weight=given_value(requested.largest_weight, weight),
         dimension=target.dimension,
-        l1=target.l1_change if requested.noise == NoiseKind.LAPLACE else None,
+        l1=target.l1_change if is_laplace else None,
+        rounded=target.rounded if is_laplace else None,
     )
     guess = replace(
         shaped,

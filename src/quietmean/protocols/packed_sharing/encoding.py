@@ -65,7 +65,8 @@ def rounded_sensitivity(parameters: PackedSharingParameters, sensitivity: float)
 
 def rounded_l1(parameters: PackedSharingParameters, l1: float) -> int:
     """L1 change in steps of a party's rounded value if the value changes by ``l1`` in L1 norm: for certain, in a box."""
-    certain = l1_in_steps(l1, parameters.step, parameters.dimension)
+    rounded = parameters.dimension if parameters.rounded is None else parameters.rounded
+    certain = l1_in_steps(l1, parameters.step, rounded)
     if parameters.one_unit and parameters.region == BOX:
         reach = parameters.largest_weight * parameters.clip / parameters.step
         return min(certain, 2 * math.ceil(reach) * parameters.dimension)
@@ -214,7 +215,8 @@ def rounded_pieces(parameters: PackedSharingParameters, value: Vector, weight: f
     highest, stream = math.ceil(reach), BitStream(seed)
     for piece in pieces(value.size):
         steps = (value[piece] - weight * parameters.centre) / parameters.step
-        units = round_with(stream, np.clip(steps, -reach, reach, out=steps))
+        np.clip(steps, -reach, reach, out=steps)
+        units = np.rint(steps).astype(np.int64) if parameters.is_whole else round_with(stream, steps)
         yield np.clip(units, -highest, highest, out=units)
 
 
@@ -270,8 +272,9 @@ def on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settin
     """The encoding with ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
     from quietmean.privacy.loss import smoothing
 
-    step = _short(shape.clip / fineness)
-    gridded = replace(shape, step=step, clip=step * fineness, sigma=step * COARSE)
+    # Where every number is 0 or the clip, the step divides that, and whole steps may not be longer.
+    step = _short(shape.clip / fineness, math.floor if shape.is_whole else math.ceil)
+    gridded = replace(shape, step=step, clip=step * (fineness + shape.is_whole), sigma=step * COARSE)
     if shape.noise == NoiseKind.LAPLACE:
         own = rounded_l1(gridded, target.l1_change) / target.epsilon * (1 + _SLACK)
         return replace(gridded, sigma=round_up(max(own, COARSE) * step))
@@ -283,10 +286,10 @@ def on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settin
     return replace(gridded, sigma=round_up(max(own, COARSE) * step))
 
 
-def _short(step: float) -> float:
-    """The step with so few digits that whole multiples of it are exact, rounded up."""
+def _short(step: float, rounded: Callable[[float], int]) -> float:
+    """The step with so few digits that whole multiples of it are exact, ``rounded`` up or down."""
     fraction, exponent = math.frexp(step)
-    return math.ldexp(math.ceil(math.ldexp(fraction, _STEP_BITS)), exponent - _STEP_BITS)
+    return math.ldexp(rounded(math.ldexp(fraction, _STEP_BITS)), exponent - _STEP_BITS)
 
 
 def wanted_fineness(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[int, int]:
@@ -315,7 +318,8 @@ def _laplace_fineness(shape: PackedSharingParameters, target: Target) -> tuple[i
     """As :func:`wanted_fineness`: what rounding adds to the L1 change gets less with finer steps, up to the sampler's scale."""
     # Steps of the change where there is one from the centre to the bound.
     each = target.l1_change / shape.clip
-    finest = math.floor(laplace_steps(target, each) / each)
+    rounded = shape.dimension if shape.rounded is None else shape.rounded
+    finest = math.floor(laplace_steps(target, rounded, each) / each)
     return min(math.ceil(max(1.0, COARSE * target.epsilon / each)), finest), finest
 
 

@@ -62,7 +62,7 @@ class PackedSharingParameters(Configured):
     ``ballots`` (B) leaders propose whose inputs count. A value is rounded to whole multiples of ``step``, and each party adds
     discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. With ``noise`` laplace it adds a
     share of discrete Laplace noise of scale ``sigma``, of which u_min - c are that noise: it hides an L1 change of ``l1``, before
-    rounding. A value of public weight w <=
+    rounding, which changes ``rounded`` coordinates by a step more. A value of public weight w <=
     ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate: with the ``region`` box, ``clip`` is a
     whole number of steps, so that rounding stays inside; with ball, it is the radius; with any, nothing else is known.
 
@@ -108,6 +108,12 @@ class PackedSharingParameters(Configured):
     l1: float | None = parameter(
         None, help="L1 change of a value that Laplace noise hides, before rounding", above=0, remedy=_POSITIVE
     )
+    rounded: int | None = parameter(
+        None,
+        help="coordinates that rounding may change by a step more, for Laplace noise; by default all",
+        at_least=0,
+        remedy="choose 0 or more",
+    )
     region: str = parameter(
         help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL, ANY)
     )
@@ -142,6 +148,10 @@ class PackedSharingParameters(Configured):
                 raise InputError("noise is laplace without l1. Give the L1 change that it hides, or take noise gaussian.")
             if self.region == BALL:
                 raise InputError("noise laplace needs values bounded one by one, and the domain is a ball. Leave domain out.")
+            if self.is_whole and (self.region != ANY or self.centre):
+                raise InputError("rounded is 0, which needs the domain any around 0. Leave domain and rounded out.")
+        elif self.rounded is not None:
+            raise InputError("rounded is for Laplace noise only. Leave it out.")
         if not LEAST_SCALE <= self.scale <= most:
             raise InputError(f"sigma is {self.scale:g} steps. Choose {LEAST_SCALE:g}..{most:g} steps, by another step or sigma.")
 
@@ -165,6 +175,11 @@ class PackedSharingParameters(Configured):
     def votes_needed(self) -> int:
         """q, the number of votes that decide whose inputs count."""
         return (self.members + self.colluding_members) // 2 + 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Are values sums of units that are whole steps each, so that nothing more is rounded?"""
+        return self.rounded == 0
 
     @property
     def scale(self) -> float:
@@ -208,7 +223,7 @@ class PackedSharingParameters(Configured):
     @property
     def party_variance(self) -> float:
         """Variance per coordinate that one party's noise and rounding add to the sum; of rounding its mean over values."""
-        return self.deviation**2 + self.step**2 / 6
+        return self.deviation**2 + (0.0 if self.is_whole else self.step**2 / 6)
 
     @property
     def inputs_range(self) -> int:

@@ -282,7 +282,7 @@ def _settle_laplace(requested: Settings, target: Target, guess: Settings, shape:
     check_numbers(guess, target.parties)
     chosen = requested.largest_weight is not OPEN
     single = replace(guess, largest_weight=guess.largest_weight if chosen else 1.0)
-    granularity, half = round_up(target.l1_change / laplace_steps(target)), 2.0 ** (single.bits - 1)
+    granularity, half = round_up(target.l1_change / laplace_steps(target, target.dimension)), 2.0 ** (single.bits - 1)
     for _ in range(6):
         scale = l1_in_steps(target.l1_change, granularity, target.dimension) / target.epsilon * (1 + _SLACK)
         single = replace(single, granularity=granularity, sigma=round_up(scale * granularity))

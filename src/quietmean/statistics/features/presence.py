@@ -27,6 +27,7 @@ class Indicator(Feature):
     size = 1
     sensitivity = 1.0
     length = 1.0
+    is_whole = True
 
     def response(self, scale: float, step: float) -> Array:
         return np.eye(1) * (np.floor(scale / step) * step / scale if step else 1.0)

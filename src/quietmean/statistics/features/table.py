@@ -241,6 +241,7 @@ class CellIndicators(Feature):
     sensitivity = math.sqrt(2)
     length = 1.0
     most_nonzero = 1
+    is_whole = True
 
     axes: tuple[Axis, ...]
 

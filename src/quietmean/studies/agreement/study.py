@@ -329,6 +329,7 @@ class StudyTerms(JointTerms):
             committee=committee,
             by_folder=self.by_folder,
             l1=self.workload.l1,
+            rounded=self.workload.rounded,
         )
 
     @property
