@@ -472,7 +472,7 @@ def test_the_state_holds_no_secret() -> None:
 
 def test_parameters_name_every_field() -> None:
     document = make_execution("secagg-plus", 6, 3, 3).protocol.describe()
-    named = {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours", "region", "l1", "shares"}
+    named = {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours", "region", "l1", "rounded", "shares"}
     assert set(document) == named - {"dimension"}, "which is left out where it is not known"
     planned = SecAggPlus(threshold=3, minimum=3, granularity=STEP, sigma=100 * STEP, clip=1.0, neighbours=4, dimension=7)
     assert set(planned.resolved(6).describe()) == named

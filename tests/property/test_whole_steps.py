@@ -14,6 +14,8 @@ from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.plan import Plan
+from quietmean.privacy import Charge
+from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.encoding import rounded, rounded_l1
 from quietmean.protocols.packed_sharing.spec import ANY, BOX
@@ -37,7 +39,6 @@ WHOLE: dict[str, dict[str, Any]] = {
     "two tables": {"statistic": [CROSS, {"kind": "histogram", "column": "age", "bins": 2, "share": 3.0}]},
     "private count": {"statistic": [CROSS], "count": "private", "most_records": 50},
     "first row": {"statistic": [CROSS], "unit": "person", "rows": "first"},
-    "at two sites": {"statistic": [CROSS], "unit": "person", "rows": "first", "sites_per_person": 2},
     "small epsilon": {"statistic": [CROSS], "epsilon": 0.03},
     "large epsilon": {"statistic": [CROSS], "epsilon": 4.0},
 }
@@ -50,10 +51,14 @@ ROUNDED: dict[str, dict[str, Any]] = {
 }
 
 
-def study(changed: dict[str, Any]) -> tuple[StudyTerms, Plan, PackedSharing]:
+def planned(changed: dict[str, Any]) -> tuple[StudyTerms, Plan]:
     fields = {"name": "s", "epsilon": 1.0, "delta": 1e-6, "protocol": "packed-sharing", "options": {"noise": "laplace"}}
     terms = StudyTerms.parse({**fields, "colluding": 2, "dropouts": 0.1, "column": COLUMNS, **changed})
-    plan = terms.plan(20)
+    return terms, terms.plan(20)
+
+
+def study(changed: dict[str, Any]) -> tuple[StudyTerms, Plan, PackedSharing]:
+    terms, plan = planned(changed)
     assert isinstance(plan.protocol, PackedSharing)
     return terms, plan, plan.protocol
 
@@ -100,11 +105,31 @@ def test_where_vectors_are_rounded_that_is_charged(name: str) -> None:
     assert rounded_l1(protocol, 10 * protocol.step) == 10 + terms.workload.dimension
 
 
-def test_persons_at_several_parties_have_several_roundings() -> None:
-    terms, plan, protocol = study({**ROUNDED["mean of rows"], "sites_per_person": 3})
-    assert protocol.rounded == 3 * terms.workload.dimension
-    assert rounded_l1(protocol, 10 * protocol.step) == 10 + 3 * terms.workload.dimension
-    assert plan.a_priori.pure <= 1.0
+@pytest.mark.parametrize("name", ["packed-sharing", "secagg", "central-dp"])
+@pytest.mark.parametrize("statistic", [CROSS, {"kind": "mean", "column": "age"}])
+def test_persons_at_several_parties_have_several_roundings(name: str, statistic: dict[str, Any]) -> None:
+    person = {"unit": "person", "rows": "first", "sites_per_person": 3, "statistic": [statistic]}
+    terms, plan = planned({**person, "protocol": name})
+    found: Any = plan.protocol
+    step = found.granularity if name == "secagg" else found.step
+    assert plan.target.rounded == found.rounded == 3 * terms.workload.dimension
+    steps = math.floor(terms.workload.l1 / step * (1 + 1e-10)) + 3 * terms.workload.dimension
+    assert plan.a_priori.pure == Charge.of_laplace(steps, found.scale if name != "central-dp" else found.sigma / step).pure <= 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if name != "private count"])
+def test_a_curator_rounds_nothing_more_either(name: str) -> None:
+    """Of values as they are admitted, on its grid; all pairs of records."""
+    terms, plan = planned({**WHOLE[name], "protocol": "central-dp"})
+    protocol = plan.protocol
+    assert isinstance(protocol, CentralDP)
+    assert plan.value_step == protocol.step
+    vectors = terms.workload.of_records(RECORDS, step=plan.value_step)
+    dealt = [protocol.numbers().value(plan.admit(vector, 1.0).vector) / protocol.step for vector in vectors]
+    most = max(float(np.abs(one - other).sum()) for one, other in itertools.combinations(dealt, 2))
+    charged = math.floor(plan.target.l1_change / protocol.step * (1 + 1e-10))
+    assert most <= charged
+    assert plan.a_priori.pure == Charge.of_laplace(charged, protocol.sigma / protocol.step).pure <= plan.target.epsilon
 
 
 def test_vectors_that_are_rounded_as_a_whole_are_further_apart() -> None:

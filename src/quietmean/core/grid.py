@@ -287,12 +287,17 @@ class WholeNumbers(Numbers):
 class LaplaceNumbers(WholeNumbers):
     """Whole numbers whose noise is discrete Laplace noise of scale ``sigma``; no two parties share it.
 
-    A party's value is rounded once, whatever it is a sum of: what that adds to its change is counted.
+    A party's value is rounded once, whatever it is a sum of: what that adds to its change is counted. Or ``each`` unit that it
+    is a sum of was rounded.
     """
+
+    def __init__(self, step: float, *, each: bool = False) -> None:
+        super().__init__(step)
+        self._each = each
 
     @property
     def value_step(self) -> float:
-        return 0.0
+        return self.step if self._each else 0.0
 
     def value(self, value: Vector) -> Vector:
         return value if on_grid(value, self.step) else towards_zero(value, self.step)

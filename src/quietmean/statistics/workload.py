@@ -222,11 +222,13 @@ class Workload:
     def rounded(self) -> int | None:
         """How many numbers rounding to a grid may change by one more step each, of all vectors that one unit changes.
 
-        0 where every unit is rounded by itself, which makes no distance longer. None for every number of one vector.
+        0 where every unit is rounded by itself, which makes no distance longer; said of units at one party, so that a protocol
+        that rounds all the same knows how much. None for every number of one vector.
         """
-        if self.unit.within_party and not self.averages_rows and all(feature.is_whole for feature in self.scales):
-            return 0
-        return self.sites_per_person * self.dimension if self.sites_per_person > 1 else None
+        if self.sites_per_person > 1:
+            return self.sites_per_person * self.dimension
+        alone = self.unit.within_party and not self.averages_rows
+        return 0 if alone and all(feature.is_whole for feature in self.scales) else None
 
     @property
     def sensitivity_of_record(self) -> float:

@@ -143,12 +143,20 @@ class CentralDP(DiscreteNoise, Mechanism):
     l1: float | None = parameter(
         None, help="L1 change of a value that Laplace noise hides", above=0, remedy="choose a finite number > 0"
     )
+    rounded: int | None = parameter(
+        None,
+        help="coordinates that rounding may change by a step more, for Laplace noise; by default all",
+        at_least=0,
+        remedy="choose 0 or more",
+    )
     aggregator: PartyId = parameter(0, help="the trusted party that sees every value", option=True, key="curator", flag="curator")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.is_laplace and self.sigma is not OPEN and not (self.step and self.l1 and self.sigma):
             raise InputError("noise is laplace without sigma, grid and l1. Give all three, or leave noise out.")
+        if self.rounded is not None and not self.is_laplace:
+            raise InputError("rounded is for Laplace noise only. Leave it out.")
 
     @property
     def is_laplace(self) -> bool:
@@ -166,7 +174,7 @@ class CentralDP(DiscreteNoise, Mechanism):
         return NoiseLaw(NoiseKind.LAPLACE, self.sigma, step=self.step) if self.is_laplace and self.sigma else None
 
     def numbers(self) -> Numbers:
-        return LaplaceNumbers(self.step) if self.is_laplace else super().numbers()
+        return LaplaceNumbers(self.step, each=self.rounded == 0) if self.is_laplace else super().numbers()
 
     @cached_property
     def traits(self) -> Traits:
@@ -197,9 +205,11 @@ class CentralDP(DiscreteNoise, Mechanism):
         Raises :class:`InputError` where the sampler has no such scale, or its distance uses up delta.
         """
         l1, dimension = target.l1_change, target.dimension
-        step = 2.0 ** math.ceil(math.log2(l1 / laplace_steps(target, target.dimension)))
-        scale = l1_in_steps(l1, step, dimension) / target.epsilon * (1 + _SLACK)
-        design = self._designed(target, "Laplace", sigma=round_up(scale * step), step=step, dimension=dimension, l1=l1)
+        rounded = dimension if target.rounded is None else target.rounded
+        step = 2.0 ** math.ceil(math.log2(l1 / laplace_steps(target, rounded)))
+        fields = {"step": step, "dimension": dimension, "l1": l1, "rounded": target.rounded}
+        scale = l1_in_steps(l1, step, rounded) / target.epsilon * (1 + _SLACK)
+        design = self._designed(target, "Laplace", sigma=round_up(scale * step), **fields)
         protocol = design.protocol
         assert isinstance(protocol, CentralDP)  # noqa: S101
         if not protocol.laplace_charge(target.sensitivity).epsilon(target.delta) <= target.epsilon:
@@ -219,7 +229,8 @@ class CentralDP(DiscreteNoise, Mechanism):
         from quietmean.privacy.loss import laplace_charge
 
         size = self.dimension or 1
-        steps = l1_in_steps(stated_l1(self.l1, sensitivity, size), self.step, size)
+        rounded = size if self.rounded is None else self.rounded
+        steps = l1_in_steps(stated_l1(self.l1, sensitivity, size), self.step, rounded)
         return laplace_charge(self.sigma / self.step, steps, size, shares=1, unknown=1, drawn=1)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:

@@ -90,7 +90,8 @@ def hidden_by(
         return Charge(math.inf)
     words = parameters.words(dimension)
     if parameters.shares is not None:
-        steps = l1_in_steps(stated_l1(parameters.l1, sensitivity, dimension), parameters.granularity, dimension)
+        l1 = stated_l1(parameters.l1, sensitivity, dimension)
+        steps = l1_in_steps(l1, parameters.granularity, parameters.rounded or dimension)
         charge = laplace_charge(parameters.scale, steps, words, shares=parameters.shares, unknown=unknown, drawn=drawn)
         return replace(charge, beta=graph)
     change, beta = rounded_sensitivity(parameters, sensitivity, words, delta)
@@ -254,6 +255,7 @@ def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int)
         rotation=given_value(requested.rotation, 0),
         noise=LAPLACE if is_laplace else DISCRETE_GAUSSIAN,
         l1=target.l1_change if is_laplace else None,
+        rounded=(target.rounded or None) if is_laplace else None,
         shares=honest if is_laplace else None,
         rounding=INDEPENDENT,
         neighbours=shape.neighbours,
@@ -282,9 +284,10 @@ def _settle_laplace(requested: Settings, target: Target, guess: Settings, shape:
     check_numbers(guess, target.parties)
     chosen = requested.largest_weight is not OPEN
     single = replace(guess, largest_weight=guess.largest_weight if chosen else 1.0)
-    granularity, half = round_up(target.l1_change / laplace_steps(target, target.dimension)), 2.0 ** (single.bits - 1)
+    rounded, half = single.rounded or target.dimension, 2.0 ** (single.bits - 1)
+    granularity = round_up(target.l1_change / laplace_steps(target, rounded))
     for _ in range(6):
-        scale = l1_in_steps(target.l1_change, granularity, target.dimension) / target.epsilon * (1 + _SLACK)
+        scale = l1_in_steps(target.l1_change, granularity, rounded) / target.epsilon * (1 + _SLACK)
         single = replace(single, granularity=granularity, sigma=round_up(scale * granularity))
         needed = sum_bound(single, target.parties, target.dimension, WRAP_CHANCE) / half
         if needed <= granularity:
@@ -292,10 +295,8 @@ def _settle_laplace(requested: Settings, target: Target, guess: Settings, shape:
         granularity = round_up(needed)
     if needed > granularity or single.scale < _LEAST_STEPS:
         raise _too_few_bits(single, target)
-    weight = single.largest_weight if chosen else _headroom(single, target.parties, target.dimension)
-    parameters = replace(single, largest_weight=weight)
-    spent = _spent(parameters, target, shape)
-    if not spent.epsilon(target.delta) <= target.epsilon:
+    parameters = single if chosen else replace(single, largest_weight=_headroom(single, target.parties, target.dimension))
+    if not _spent(parameters, target, shape).epsilon(target.delta) <= target.epsilon:
         raise InputError(f"delta {target.delta:g} is below what sampler and random graph may cost. Choose a larger delta.")
     return parameters
 
@@ -361,8 +362,7 @@ def _with_grid(requested: Settings, target: Target, parameters: Settings) -> Set
     gridded = replace(single, granularity=granularity)
     weight = single.largest_weight if chosen else _headroom(gridded, target.parties, words)
     sized = replace(gridded, largest_weight=weight)
-    covers_values = target.sensitivity >= 2 * sized.clip * sized.largest_weight
-    return replace(sized, rounding=CONDITIONAL if covers_values else INDEPENDENT)
+    return replace(sized, rounding=CONDITIONAL if target.sensitivity >= 2 * sized.clip * sized.largest_weight else INDEPENDENT)
 
 
 def _too_few_bits(parameters: SecAggParameters, target: Target) -> InputError:

@@ -43,7 +43,8 @@ class SecAggParameters(Configured):
     ``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs nobody has a result.
 
     With ``noise`` laplace ``sigma`` is the scale of discrete Laplace noise of which each party adds a share: ``shares`` of them
-    are that noise, which hides an L1 change of ``l1``, before rounding. Nothing is rotated then.
+    are that noise, which hides an L1 change of ``l1``, before rounding, which changes ``rounded`` numbers by a step more. Nothing
+    is rotated then.
 
     ``bits``: inputs are added modulo 2**bits; ``granularity``: the value of one step; ``sigma``: scale of each party's noise, in
     the value's units. A party of public weight w <= ``largest_weight`` has its value shifted by -w * ``centre`` in every
@@ -75,6 +76,12 @@ class SecAggParameters(Configured):
     noise: str = parameter(help="kind of noise", option=True, required=False, choices=(DISCRETE_GAUSSIAN, LAPLACE, NO_NOISE))
     l1: float | None = parameter(
         None, help="L1 change of a value that Laplace noise hides, before rounding", above=0, remedy=_POSITIVE
+    )
+    rounded: int | None = parameter(
+        None,
+        help="coordinates that rounding may change by a step more, for Laplace noise; by default all",
+        at_least=1,
+        remedy="choose 1 or more",
     )
     shares: int | None = parameter(None, help="shares that are Laplace noise together", at_least=1, remedy="choose 1 or more")
     rounding: str = parameter(help="how values are rounded", required=False, choices=(CONDITIONAL, INDEPENDENT))
@@ -109,6 +116,8 @@ class SecAggParameters(Configured):
         most = laplace_shares.LARGEST_SCALE if self.is_laplace else LARGEST_SCALE
         if not 0 <= self.sigma / self.granularity <= most:
             raise InputError(f"sigma is {self.sigma / self.granularity:g} steps of the granularity. Choose 0..{most:g} steps.")
+        if self.rounded is not None and not self.is_laplace:
+            raise InputError("rounded is for Laplace noise only. Leave it out.")
         if {self.l1 is None, self.shares is None} != {not self.is_laplace}:
             raise InputError(f"noise is {self.noise}, and l1 and shares go with laplace only. Give all three, or none.")
 
