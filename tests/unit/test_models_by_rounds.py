@@ -648,3 +648,13 @@ def test_means_above_the_bound_of_a_count_are_flagged_and_of_costs_are_means() -
         assert ("cut" in [flag.code for flag in answer.flags]) == flagged
         if not flagged:
             np.testing.assert_allclose(answer.value, exact, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", scaled_models(), ids=called)
+def test_noise_that_hides_every_direction_shows_no_term(model: ModelByRounds) -> None:
+    """An information that noise alone has made large would make errors small, and intervals that hold nothing."""
+    model.rounds, records = 12, patients(500)
+    for seed in range(12):
+        answer = fitted(model, [records], 0.08, np.random.default_rng(seed)).coefficients
+        assert np.isnan(answer.value).all()
+        assert "not-identified" in {flag.code for flag in answer.flags}

@@ -28,6 +28,7 @@ from quietmean.core.arrays import Array
 from quietmean.learning.models.families import Scaled
 from quietmean.learning.models.state import (
     EVERYBODY,
+    LEAST_EIGENVALUE,
     LENGTHS,
     LONGEST_STEP,
     MOMENTS,
@@ -63,6 +64,8 @@ _NEAREST, _FARTHEST, _HARDLY = 4.0, 100.0, 0.02
 _DOUBTED = 0.15
 # Places that are no further apart are as one, in lengths of a step where z is round, and in deviations of a score's noise.
 _NEAR, _NEAR_NOISE = 0.03, 5.0
+# Noise of the squares hides the dispersion from this part of it on.
+_HIDES = 0.3
 # How many of the rounds that are read have the information and the squares, where these depend on the place; and more of them
 # while noise in each entry of the information is above this.
 _FULL, _WANTED = 2, 0.12
@@ -86,13 +89,13 @@ class ScoredRounds(FitState):
     ``rounding``.
 
     ``null``: the predictor of the model without terms. ``clip``: C. ``tail``: the most that C cuts off the mean length, by the
-    cells, their noise and the public bounds. ``side``: the part of the records that are cut above what is expected of them, less
-    that below.
+    cells, their noise and the public bounds. ``spread``: the variance of scores by the cells. ``side``: the part of the records
+    that are cut above what is expected of them, less that below.
     """
 
     way = "rounds, scores cut in length"
     _FIELDS: ClassVar[tuple[str, ...]] = (
-        *FitState._FIELDS, "rounding", "null", "clip", "tail", "side", "deviations", "weight",
+        *FitState._FIELDS, "rounding", "null", "clip", "tail", "side", "spread", "deviations", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -106,7 +109,7 @@ class ScoredRounds(FitState):
         self._per_octave = 1 if self._linear else _FINE
         self._cells = _OCTAVES * self._per_octave
         self.rounding = np.eye(size)
-        self.clip = self.tail = self.side = self.weight = 0.0
+        self.clip = self.tail = self.side = self.spread = self.weight = 0.0
         self.deviations = np.zeros(5)
 
     @property
@@ -143,7 +146,9 @@ class ScoredRounds(FitState):
 
     @property
     def dispersion(self) -> float:
-        # Below what noise may make of it, and rounding, nothing is known of the information.
+        # Where noise hides the squares, what the cells say of the length of scores.
+        if float(self.deviations[2]) > _HIDES * self.spread * math.sqrt(self._size):
+            return max(self.spread, self._family.dispersed)
         least = max(self.errors.information, ROUNDING)
         return max(float(np.trace(self.squares)) / max(float(np.trace(self.information)), least), self._family.dispersed)
 
@@ -325,9 +330,9 @@ class ScoredRounds(FitState):
         tails[: self._cells] += inside @ counted
         reads = self._rounds - BEFORE
         costs = self._size * (bounds * noise) ** 2 / reads + _BIAS * tails**2
+        self.spread = float(counted @ middles**2) / self._size
         if not self._linear:
-            sampling = float(counted @ middles**2) / self._size / max(self.records, 1.0)
-            errors = np.sqrt((bounds * noise) ** 2 / reads + sampling)
+            errors = np.sqrt((bounds * noise) ** 2 / reads + self.spread / max(self.records, 1.0))
             hardly = np.where(tails <= _DRAWS * errors, costs, math.inf)
             best, cheapest = _longest_of_least(bounds, costs), _longest_of_least(bounds, hardly)
             if errors[cheapest] <= _DEARER * math.hypot(errors[best], tails[best]):
@@ -371,6 +376,9 @@ class ScoredRounds(FitState):
         self.step = toward(self.information, self.score, float(self.deviations[1]))
         if number < self._rounds:
             self.step = self._short(self.step)
+        elif LEAST_EIGENVALUE * float(self.deviations[1]) > 1:
+            # Where z is round no direction has more than about 1, and what exceeds that much noise is noise.
+            self.information = np.zeros_like(self.information)
         self.coefficients = self.place + self.step
 
     def _take_information(self, information: Array, error: float) -> None:
