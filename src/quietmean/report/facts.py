@@ -9,6 +9,7 @@ from typing import Any
 
 from quietmean.core.readable import UNKNOWN, fixed, interval_text, number_text, plain
 from quietmean.statistics import Answer
+from quietmean.statistics.compared import COMPARED, compared_in
 
 Facts = list[tuple[str, str]]
 
@@ -25,7 +26,7 @@ _NAMES = {
 # Facts that are numbers of records.
 _COUNTS = ("complete records", "events until then")
 # Entries of a summary that pages show in another place, or that are for programs.
-_ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated")
+_ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated", COMPARED)
 
 
 def facts_of(answer: Answer) -> Facts:
@@ -34,6 +35,7 @@ def facts_of(answer: Answer) -> Facts:
     facts = _OF_KINDS.get(answer.statistic.name, _plainly)(summary)
     if (answer.estimates.standard_error > 0).any():
         facts = [(name, _about(text) if name in _COUNTS else text) for name, text in facts]
+    facts = [("compared", text) for text in compared_in(summary)] + facts
     counted = answer.counted
     return [
         (name.replace("records", counted), text.replace(" records end", f" {counted} end"))

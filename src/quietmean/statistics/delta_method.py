@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -336,6 +336,8 @@ class KnownLevels:
 
     covariates: tuple[Vertex, ...]
     flags: tuple[Flag, ...]
+    # What each level is compared with, by its name.
+    bases: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, released: Released, feature: Moments, declared: Sequence[Vertex]) -> KnownLevels:
@@ -344,6 +346,7 @@ class KnownLevels:
         alone = {other: unit[1 + index] for index, (constant, other) in enumerate(feature.edges) if constant is None}
         kept: list[Vertex] = []
         flags: list[Flag] = []
+        bases = dict[str, str]()
         for column in dict.fromkeys(vertex.column for vertex in declared):
             own = [vertex for vertex in declared if vertex.column == column]
             if column.numeric:
@@ -362,6 +365,7 @@ class KnownLevels:
             visible = [index for index, count in enumerate(counts) if not is_hidden(*count, released.least)]
             stay = [own[index - 1] for index in visible[1:]]
             kept += stay
+            bases |= {vertex.name: f"against {column.name} {column.categories[visible[0]]}" for vertex in stay}
             names = tuple(vertex.name for vertex in own)
             for index, level in enumerate(column.categories):
                 if index in visible:
@@ -379,8 +383,8 @@ class KnownLevels:
                     flags.append(
                         Flag(LEFT_OUT, f"{prefix}, too few to compare others with. None has a coefficient", names, upper)
                     )
-        return cls(tuple(kept), tuple(flags))
+        return cls(tuple(kept), tuple(flags), bases)
 
     def completed(self, estimates: Estimates, terms: Sequence[str]) -> Estimates:
         """The estimates of all ``terms``, where nothing is known about those that were left out."""
-        return replace(estimates.completed(terms), flags=(*estimates.flags, *self.flags))
+        return replace(estimates.completed(terms), flags=(*estimates.flags, *self.flags)).comparing(self.bases)

@@ -16,6 +16,7 @@ from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.output import TableFile
 from quietmean.core.readable import some_of
 from quietmean.core.tables import Kinds, Tabular
+from quietmean.statistics.compared import COMPARED
 from quietmean.statistics.estimate import (
     ASK_FOR_MORE,
     HIDING,
@@ -249,6 +250,12 @@ class Estimates(TableFile):
         """The estimates of all ``terms``, in their order: nothing is known about those that it has not."""
         own = {entry.label: entry for entry in self.entries}
         return replace(self, entries=tuple(own.get(term) or Estimate.unknown(term) for term in terms))
+
+    def comparing(self, compared: Mapping[str, str]) -> Self:
+        """Add to the summary who is compared with whom, by term or group; of others than there are nothing is added."""
+        there = {label for entry in self.entries for label in (entry.label, entry.group)}
+        own = {**self.summary.get(COMPARED, {}), **{term: text for term, text in compared.items() if term in there}}
+        return replace(self, summary={**self.summary, COMPARED: own}) if own else self
 
     def in_words(self, said: Callable[[str], str]) -> Self:
         """The estimates with every sentence as it is ``said``."""

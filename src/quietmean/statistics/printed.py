@@ -22,6 +22,7 @@ from quietmean.core.readable import (
 )
 from quietmean.core.readable_days import day_text, days_text
 from quietmean.core.tables import Kinds, table_html, table_text
+from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
 
@@ -432,7 +433,7 @@ def sentences_about(documents: Sequence[Mapping[str, Any]], counted: str) -> Ite
             yield f"{answer['name']}: {sentence}"
         if hidden := together(terms_of(answer))[1]:
             yield f"{answer['name']}: {hidden}"
-        for sentence in TidyTests((answer,)).sentences():
+        for sentence in (*compared_in(answer.get("summary", {})), *TidyTests((answer,)).sentences()):
             yield f"{answer['name']}: {for_terminal(sentence)}"
         for note in notes_of(answer["flagged"]):
             if note not in of_all:

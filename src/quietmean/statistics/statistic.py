@@ -348,13 +348,9 @@ class Statistic(Configured, ABC):
         Raises :class:`InputError` for unknown and missing ones.
         """
         keys = [field.key for field in parameters_of(cls).values()]
-        for name in raw:
-            if name not in keys:
-                raise InputError(
-                    f"statistic {cls.name} has no field {name!r}{nearest(name, keys)}. Choose one of {', '.join(keys)}."
-                )
-        statistic = cls.read(raw)
-        require_complete(statistic)
+        for name in (name for name in raw if name not in keys):
+            raise InputError(f"statistic {cls.name} has no field {name!r}{nearest(name, keys)}. Choose one of {', '.join(keys)}.")
+        require_complete(statistic := cls.read(raw))
         return statistic
 
     @classmethod
@@ -431,6 +427,10 @@ class Statistic(Configured, ABC):
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         """The terms that are values of a column, such as its mean: days, of one with dates. By default none."""
         return ()
+
+    def compared(self, columns: Columns) -> Mapping[str, str]:
+        """By term, or group of terms, who is compared with whom (:mod:`~quietmean.statistics.compared`); by default nobody."""
+        return {}
 
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:

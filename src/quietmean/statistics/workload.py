@@ -391,7 +391,7 @@ class Workload:
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
-        estimates = needs.counted(estimates, released)
+        estimates = needs.counted(estimates, released).comparing(statistic.compared(self.declared))
         return estimates.in_words(partial(in_words_of, self.unit, rows=self.rows)) if self.of_persons else estimates
 
     def _of_rows(self, estimates: Estimates) -> Estimates:

@@ -137,6 +137,14 @@ class McNemar(OfCells):
             part = float(special.expit(special.logit(before) + math.log(ratio)))
             scenario.happen(self.after, np.zeros(len(scenario.values[self.before])), part)
 
+    def compared(self, columns: Columns) -> dict[str, str]:
+        before, after = (columns.category(name) for name in (self.before, self.after))
+        ends = [f"{column.name} {column.categories[-1]}" for column in (before, after)]
+        return {
+            _CHANGE.name: f"{ends[1]} minus {ends[0]}",
+            _ODDS.name: f"only {ends[1]} against only {ends[0]}",
+        }
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells = self.cells(released, columns)
         if not cells.known:
@@ -224,6 +232,9 @@ class BlandAltman(OfPair):
     name = "bland-altman"
     summary = "limits of agreement of two measurements of the same records"
 
+    def compared(self, columns: Columns) -> dict[str, str]:
+        return {BIAS: f"{self.second} minus {self.first}"}
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         low, high = self._limits(columns)
         widest = high - low
@@ -261,6 +272,9 @@ class PairedDifference(OfPair):
 
     name = "paired-difference"
     summary = "the mean difference of two columns of the same records, with the paired t-test"
+
+    def compared(self, columns: Columns) -> dict[str, str]:
+        return {_DIFFERENCE: f"{self.second} minus {self.first}"}
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         term, pair = SmoothTerm(_DIFFERENCE, self._limits(columns)), self._pair(released, columns)

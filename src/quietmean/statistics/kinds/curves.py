@@ -13,6 +13,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.compared import difference_of
 from quietmean.statistics.comparison import (
     CUT,
     LOG_RANK_TEST,
@@ -364,6 +365,9 @@ class RestrictedMean(Timed):
     name = "restricted-mean"
     summary = "mean time without an event up to a horizon"
     one_row = True
+
+    def compared(self, columns: Columns) -> dict[str, str]:
+        return {} if self.by is None else difference_of(columns.category(self.by), DIFFERENCE)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         arms, curves = self.arms(columns), self.curves(released, columns)

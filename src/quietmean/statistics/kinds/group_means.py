@@ -11,6 +11,7 @@ import numpy as np
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.compared import difference_of
 from quietmean.statistics.delta_method import SmoothTerm, spread
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, f_test, most_of, satterthwaite, t_test
 from quietmean.statistics.estimates import Estimates
@@ -72,6 +73,9 @@ class GroupMeans(Statistic):
             if column.name == self.column
             else ()
         )
+
+    def compared(self, columns: Columns) -> dict[str, str]:
+        return difference_of(columns.category(self.by), DIFFERENCE, SMD, COHEN_D)
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:
         if self.cluster is not None:

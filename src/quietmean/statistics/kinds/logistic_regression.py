@@ -111,7 +111,7 @@ class LogisticRegression(Regression):
         fitted = replace(levels.completed(_fit(centred, inverse, levels.covariates, flags), all_terms), headline=terms[1:])
         # A covariate that is left out has no known sign, and weight 0 in the ranking.
         left_out = [vertex.name for vertex in covariates if vertex not in levels.covariates]
-        if not (left_out and fitted.summary):
+        if not left_out or "signs" not in fitted.summary:
             return fitted
         signs, ranking = dict.fromkeys(left_out, "unclear"), dict.fromkeys(left_out, 0.0)
         more = {"signs": fitted.summary["signs"] | signs, "ranking": fitted.summary["ranking"] | ranking}

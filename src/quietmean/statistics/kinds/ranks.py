@@ -167,6 +167,10 @@ class MannWhitney(Statistic):
             )
         return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins, USUAL_BINS), Axis(groups))
 
+    def compared(self, columns: Columns) -> dict[str, str]:
+        first, second = columns.category(self.by).categories
+        return {_CHANCE: f"how often {self.by} {second} is above {self.by} {first}"}
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         samples = TwoSamples.of(released, self._table(columns))
         parties = columns.unit == PrivacyUnit.PARTY

@@ -15,6 +15,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Column, Columns
+from quietmean.statistics.compared import difference_of, ratio_of
 from quietmean.statistics.delta_method import Smooth, SmoothTerm, ratio, smooth
 from quietmean.statistics.estimate import Estimate, Flag, least_count
 from quietmean.statistics.estimates import Estimates
@@ -205,6 +206,10 @@ class Rates(Statistic):
             used = [(weight, rates[name]) for weight, name in zip(self.standard, names, strict=True) if weight]
             moved[STANDARDISED.name] = sum(weight * rate for weight, rate in used) / sum(self.standard)
         return moved
+
+    def compared(self, columns: Columns) -> dict[str, str]:
+        by = None if self.by is None else columns.category(self.by)
+        return {} if by is None else ratio_of(by, RATIO.name) | difference_of(by, DIFFERENCE.name)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         feature = self._moments(columns)

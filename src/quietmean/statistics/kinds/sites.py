@@ -14,6 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, parameters_of, require_known
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.compared import COMPARED
 from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, ratio, spread
 from quietmean.statistics.estimate import Flag
 from quietmean.statistics.estimates import Estimates
@@ -179,13 +180,22 @@ class MetaAnalysis(Statistic):
             noise,
             "value",
             method=f"{each[0].method} at each site",
-            about={"of": term or self._inner.text, "ratio": is_ratio},
+            about={
+                "of": term or self._inner.text,
+                "ratio": is_ratio,
+                **self._compared_at_sites(each[0].comparing(self._inner.compared(columns)), term),
+            },
         )
         if is_ratio or not low < 0 < high or "sites" not in answer.summary:
             return answer
         fixed, random = answer.entries[-2:]
         tested = (fixed.tested(), random.tested(answer.summary["sites"] - 1.0))
         return replace(answer, entries=(*answer.entries[:-2], *tested))
+
+    def _compared_at_sites(self, inner: Estimates, term: str) -> dict[str, dict[str, str]]:
+        """Who is compared with whom in the term that is combined."""
+        compared = inner.summary.get(COMPARED, {})
+        return {COMPARED: {term: compared[term]}} if term in compared else {}
 
     def _at_site(self, released: Released, columns: Columns, place: int) -> Released:
         """What is released of one site, as the inner statistic reads it."""

@@ -14,6 +14,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
+from quietmean.statistics.compared import difference_of
 from quietmean.statistics.complete_records import completeness_of, records_of, whole_number
 from quietmean.statistics.delta_method import KnownMargins, spread
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, few, least_count
@@ -113,6 +114,10 @@ class Table1(Statistic):
                 pair = [block for index in (0, 1) if (block := moved_block(around, question.feature, index)) is not None]
                 moved |= {f"{SMD} {question.column.name}": moved_smd(pair)} if len(pair) == 2 else {}
         return moved
+
+    def compared(self, columns: Columns) -> dict[str, str]:
+        by = self._by(columns)
+        return {} if by is None else difference_of(by, SMD)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         by, names, features, weight = self._by(columns), self._groups(columns), self.features(columns), released.weight

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.compared import ratio_of
 from quietmean.statistics.delta_method import LEFT_OUT, CellCounts, KnownMargins, OfCells, SmoothTerm, ratio
 from quietmean.statistics.estimate import (
     ASK_FOR_MORE,
@@ -46,7 +47,8 @@ class Crosstab(OfCells):
 
     The test of independence is Pearson's chi-squared of the present levels, with the noise counted in, but for levels that so few
     have that the noise hides them. For two levels each, the
-    risk is the part with the column's second level; ratios and the difference are of the row's second level against its first.
+    risk is the part with the column's second level. Ratios and the difference are of the row's second level against its first, as
+    results say: ``smoker yes, sex m against f``.
     """
 
     name = "crosstab"
@@ -77,6 +79,9 @@ class Crosstab(OfCells):
         cells = zip(_terms(table), np.eye(table.size), strict=True)
         return tuple(TermReading(term, table, cell, adds_up=True) for term, cell in cells)
 
+    def compared(self, columns: Columns) -> dict[str, str]:
+        return _rows_compared(columns.category(self.row), columns.category(self.column))
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
         rows, levels = (axis.labels for axis in table.axes)
@@ -94,6 +99,10 @@ class Crosstab(OfCells):
         flags = flags if released.sampled else []
         estimates = replace(estimates, tests={"chi-squared": test}, summary=labels, flags=(*estimates.flags, *flags))
         return _with_ratios(estimates, cells) if cells.counts.shape == (2, 2) else estimates
+
+
+def _rows_compared(row: Column, column: Column) -> dict[str, str]:
+    return ratio_of(row, *(term.name for term in RATIOS), outcome=f"{column.name} {column.categories[-1]}")
 
 
 def _terms(table: CellIndicators) -> tuple[str, ...]:
@@ -177,7 +186,7 @@ def _risk_difference(counts: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(second - first)[:, None]
 
 
-ODDS, RISK, DIFFERENCE = ratio("odds-ratio"), ratio("risk-ratio"), SmoothTerm("risk-difference", (-1.0, 1.0))
+ODDS, RISK, DIFFERENCE = RATIOS
 # Noise deviations that the sums above and below a ratio must have.
 _LEAST_SUM = 3.0
 # Sums of products of counts over their number are no numbers of records; so little is rounding.
@@ -211,6 +220,9 @@ class MantelHaenszel(OfCells):
         ratio = scenario.expected("odds-ratio")
         if ratio is not None:
             scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])
+
+    def compared(self, columns: Columns) -> dict[str, str]:
+        return _rows_compared(columns.category(self.row), columns.category(self.column))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells, strata = self.cells(released, columns), columns.category(self.by).categories

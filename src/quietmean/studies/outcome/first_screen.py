@@ -34,6 +34,7 @@ from quietmean.core.readable import (
     some_of,
 )
 from quietmean.planning.influence import Checked
+from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
 from quietmean.statistics.tidy import Term, terms_of
@@ -290,11 +291,7 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
         lambda end: end.nats and number_of(end.nats["most"]) > end.nats["target"],
         lambda end: phrase("This execution revealed more than the target of {target} nats.", target=f"{end.nats['target']:g}"),
     ),
-    AlwaysFact(
-        "AWAY",
-        lambda end: end.away,
-        _not_in_it,
-    ),
+    AlwaysFact("AWAY", lambda end: end.away, _not_in_it),
     AlwaysFact(
         "FALSE",
         lambda end: end.liars,
@@ -378,7 +375,7 @@ def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for term in terms:
             label = f"    {term.label}" if term.label else f"  {name}"
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
-        tests[len(rows)] = TidyTests((document,)).sentences()
+        tests[len(rows)] = [*compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
     full = [row for row in rows if len(row) > 1]
     # Nothing tells of how many records some statistics are.
     kept = [place for place in range(len(rows[0])) if not place or any(row[place] for row in full[1:]) or len(full) == 1]

@@ -294,7 +294,7 @@ def answer_schema() -> Schema:
         "n": described(_by_term(NUMBER), "how many records each term is of"),
         "n_standard_error": described(_by_term(NUMBER), "of the privacy noise in that"),
         "tests": by_name(test),
-        "summary": {"type": "object"},
+        "summary": described({"type": "object"}, "by kind; compared: by term, who is compared with whom"),
         "reason": described(TEXT, "why nothing is said of the population"),
         "share": NUMBER,
         "budget_part": described(NUMBER, "of the study's budget, 0 to 1"),

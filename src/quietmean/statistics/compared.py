@@ -1,0 +1,39 @@
+"""Who is compared with whom: the direction of a term that compares two groups or columns, in one form for all kinds.
+
+The ``summary`` of an answer has it under :data:`COMPARED`, by term or by the group of several terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from quietmean.statistics.columns import Column
+
+COMPARED = "compared"
+
+
+def ratio_of(column: Column, *terms: str, outcome: str = "") -> dict[str, str]:
+    """Terms that are of a column's second level against its first; none where it has not two. ``outcome``: what is counted."""
+    return _of_two(column, terms, "{outcome}{name} {second} against {first}", outcome and f"{outcome}, ")
+
+
+def difference_of(column: Column, *terms: str) -> dict[str, str]:
+    """Terms that are of a column's second level minus its first; none where it has not two."""
+    return _of_two(column, terms, "{name} {second} minus {first}")
+
+
+def _of_two(column: Column, terms: Iterable[str], form: str, outcome: str = "") -> dict[str, str]:
+    if len(column.categories) != 2:
+        return {}
+    first, second = column.categories
+    return dict.fromkeys(terms, form.format(outcome=outcome, name=column.name, first=first, second=second))
+
+
+def compared_in(summary: Mapping[str, Any]) -> list[str]:
+    """What the summary of an answer says of that, such as "odds-ratio, risk-ratio: smoker yes, sex m against f"."""
+    compared = summary.get(COMPARED)
+    if not isinstance(compared, Mapping):
+        return []
+    texts = dict.fromkeys(str(text) for text in compared.values())
+    return [f"{', '.join(str(term) for term, own in compared.items() if own == text)}: {text}" for text in texts]
