@@ -17,7 +17,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.encoding import rounded, rounded_l1
+from quietmean.protocols.packed_sharing.encoding import rounded, rounded_l1, rounded_sensitivity
 from quietmean.protocols.packed_sharing.spec import ANY, BOX
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
@@ -177,3 +177,54 @@ def test_a_plan_on_whole_steps_is_read_as_it_was_written_and_takes_no_other_vect
     assert protocol.region == ANY
     with pytest.raises(InputError, match="Leave domain and rounded out"):
         study({**WHOLE["table"], "options": {"noise": "laplace", "domain": BOX}})
+
+
+@pytest.mark.parametrize("largest_weight", [1.0, None])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("statistic", [{"kind": "mean", "column": "age"}, {"kind": "proportion", "column": "a"}])
+def test_a_person_at_three_parties_moves_three_rounded_vectors(
+    largest_weight: float | None, noise: str, statistic: dict[str, Any]
+) -> None:
+    """All pairs of records, at each party in place of another: with the same random bits never further apart than charged."""
+    options = {"noise": noise, **({"largest_weight": largest_weight} if largest_weight else {})}
+    person = {"unit": "person", "rows": "first", "sites_per_person": 3, "statistic": [statistic], "options": options}
+    terms, plan, protocol = study(person)
+    vectors = terms.workload.of_records(RECORDS, step=plan.value_step)
+    most = np.zeros(2)
+    for seeds in range(10):
+        dealt = [
+            np.concatenate(
+                [rounded(protocol, plan.admit(vector, 1.0).vector, 1.0, Seed.public(seeds, site)) for site in range(3)]
+            )
+            for vector in vectors
+        ]
+        moved = [sum(np.split(one - other, 3)) for one, other in itertools.combinations(dealt[::3], 2)]
+        most = np.maximum(most, np.max([(np.abs(each).sum(), np.linalg.norm(each)) for each in moved], axis=0))
+    charged = (rounded_l1(protocol, plan.target.l1_change), rounded_sensitivity(protocol, plan.target.sensitivity))
+    which = int(noise == "gaussian")
+    assert most[which] <= charged[which]
+
+
+MANY = [
+    {"kind": "mean", "column": "age"},
+    {"kind": "proportion", "column": "a"},
+    {"kind": "proportion", "column": "b"},
+    {"kind": "mean", "column": "age", "where": "a == 'x'"},
+]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("unit", [{"unit": "party"}, {"largest_weight": 1.0}])
+def test_a_party_of_one_unit_moves_no_further_than_is_charged(count: int, noise: str, unit: dict[str, Any]) -> None:
+    """All pairs of records as a party's only one, in any domain: its largest coordinate says nothing of the norm of a change."""
+    options = {"noise": noise, **{name: value for name, value in unit.items() if name != "unit"}}
+    terms, plan, protocol = study({"statistic": MANY[:count], "options": options, "unit": unit.get("unit", "record")})
+    assert protocol.one_unit
+    vectors = [terms.workload.encode(record[None], step=plan.value_step).vector for record in RECORDS]
+    dealt = [rounded(protocol, plan.admit(vector, 1.0).vector, 1.0, Seed.public("one")) for vector in vectors]
+    order = 1 if noise == "laplace" else 2
+    most = max(float(np.linalg.norm(one - other, ord=order)) for one, other in itertools.combinations(dealt, 2))
+    target = plan.target
+    charged = rounded_l1(protocol, target.l1_change) if noise == "laplace" else rounded_sensitivity(protocol, target.sensitivity)
+    assert most <= charged

@@ -286,7 +286,7 @@ def _shaped(requested: Settings, target: Target, largest: float | None) -> Setti
         largest_weight=given_value(requested.largest_weight, weight),
         dimension=target.dimension,
         l1=target.l1_change if is_laplace else None,
-        rounded=target.rounded if is_laplace else None,
+        rounded=target.rounded if is_laplace else target.rounded or None,
     )
     guess = replace(
         shaped,

@@ -34,7 +34,7 @@ from quietmean.protocols.discrete import (
 )
 from quietmean.protocols.packed_sharing.ballots import FIRST_PROPOSAL
 from quietmean.protocols.packed_sharing.packing import reduction_distance, words_for
-from quietmean.protocols.packed_sharing.spec import BALL, BOX, PackedSharingParameters
+from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, PackedSharingParameters
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import check_weight
 from quietmean.randomness import BitStream, Seed, discrete_pieces
@@ -51,25 +51,25 @@ def rounded_sensitivity(parameters: PackedSharingParameters, sensitivity: float)
     """L2 change in steps of a party's rounded value if the value changes by ``sensitivity``: for certain.
 
     With the same random bits two numbers at distance a are rounded to whole ones at distance a + 1 at most. A party's whole value
-    in a box stays in it; in a ball its norm is bounded by conditional rounding.
+    in a box stays in it; in a ball its norm is bounded by conditional rounding. Each of several parties' values adds its own.
     """
-    root, change = math.sqrt(parameters.dimension), sensitivity / parameters.step
+    vectors = parameters.moved / parameters.dimension
+    root, change = vectors * math.sqrt(parameters.dimension), sensitivity / parameters.step
     certain = (change + root) * (1 + _ROUNDING_SLACK)
-    if not parameters.one_unit:
+    if not parameters.one_unit or parameters.region == ANY:
         return certain
     reach = parameters.largest_weight * parameters.clip / parameters.step
     if parameters.region == BOX:
         return min(certain, 2 * math.ceil(reach) * root)
-    return min(certain, 2 * conditional_norm(reach, parameters.dimension, 1.0) * (1 + _ROUNDING_SLACK))
+    return min(certain, 2 * vectors * conditional_norm(reach, parameters.dimension, 1.0) * (1 + _ROUNDING_SLACK))
 
 
 def rounded_l1(parameters: PackedSharingParameters, l1: float) -> int:
     """L1 change in steps of a party's rounded value if the value changes by ``l1`` in L1 norm: for certain, in a box."""
-    rounded = parameters.dimension if parameters.rounded is None else parameters.rounded
-    certain = l1_in_steps(l1, parameters.step, rounded)
+    certain = l1_in_steps(l1, parameters.step, parameters.moved)
     if parameters.one_unit and parameters.region == BOX:
         reach = parameters.largest_weight * parameters.clip / parameters.step
-        return min(certain, 2 * math.ceil(reach) * parameters.dimension)
+        return min(certain, 2 * math.ceil(reach) * parameters.moved)
     return certain
 
 
@@ -318,8 +318,7 @@ def _laplace_fineness(shape: PackedSharingParameters, target: Target) -> tuple[i
     """As :func:`wanted_fineness`: what rounding adds to the L1 change gets less with finer steps, up to the sampler's scale."""
     # Steps of the change where there is one from the centre to the bound.
     each = target.l1_change / shape.clip
-    rounded = shape.dimension if shape.rounded is None else shape.rounded
-    finest = math.floor(laplace_steps(target, rounded, each) / each)
+    finest = math.floor(laplace_steps(target, shape.moved, each) / each)
     return min(math.ceil(max(1.0, COARSE * target.epsilon / each)), finest), finest
 
 

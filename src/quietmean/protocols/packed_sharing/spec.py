@@ -62,8 +62,8 @@ class PackedSharingParameters(Configured):
     ``ballots`` (B) leaders propose whose inputs count. A value is rounded to whole multiples of ``step``, and each party adds
     discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. With ``noise`` laplace it adds a
     share of discrete Laplace noise of scale ``sigma``, of which u_min - c are that noise: it hides an L1 change of ``l1``, before
-    rounding, which changes ``rounded`` coordinates by a step more. A value of public weight w <=
-    ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate: with the ``region`` box, ``clip`` is a
+    rounding. That changes ``rounded`` coordinates by a step more, at all parties that one person is at. A value of public weight
+    w <= ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate: with the ``region`` box, ``clip`` is a
     whole number of steps, so that rounding stays inside; with ball, it is the radius; with any, nothing else is known.
 
     ``inputs``: whose values were added up, where a receipt knows, and ``sums``: how many members' sums it is from. n is not a
@@ -110,7 +110,7 @@ class PackedSharingParameters(Configured):
     )
     rounded: int | None = parameter(
         None,
-        help="coordinates that rounding may change by a step more, for Laplace noise; by default all",
+        help="coordinates of all parties that rounding may change by a step more; by default one vector's",
         at_least=0,
         remedy="choose 0 or more",
     )
@@ -150,8 +150,8 @@ class PackedSharingParameters(Configured):
                 raise InputError("noise laplace needs values bounded one by one, and the domain is a ball. Leave domain out.")
             if self.is_whole and (self.region != ANY or self.centre):
                 raise InputError("rounded is 0, which needs the domain any around 0. Leave domain and rounded out.")
-        elif self.rounded is not None:
-            raise InputError("rounded is for Laplace noise only. Leave it out.")
+        elif self.is_whole:
+            raise InputError("rounded is 0, which is for Laplace noise only. Leave it out.")
         if not LEAST_SCALE <= self.scale <= most:
             raise InputError(f"sigma is {self.scale:g} steps. Choose {LEAST_SCALE:g}..{most:g} steps, by another step or sigma.")
 
@@ -180,6 +180,11 @@ class PackedSharingParameters(Configured):
     def is_whole(self) -> bool:
         """Are values sums of units that are whole steps each, so that nothing more is rounded?"""
         return self.rounded == 0
+
+    @property
+    def moved(self) -> int:
+        """How many coordinates rounding may change by a step more, of all parties that one unit is at."""
+        return self.dimension if self.rounded is None else self.rounded
 
     @property
     def scale(self) -> float:
