@@ -19,6 +19,9 @@ from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.encoding import rounded, rounded_l1, rounded_sensitivity
 from quietmean.protocols.packed_sharing.spec import ANY, BOX
+from quietmean.protocols.secagg import SecAgg
+from quietmean.protocols.secagg.design import rounded_sensitivity as rounded_by_secagg
+from quietmean.protocols.secagg.spec import INDEPENDENT
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies.agreement.study import StudyTerms
@@ -228,3 +231,26 @@ def test_a_party_of_one_unit_moves_no_further_than_is_charged(count: int, noise:
     target = plan.target
     charged = rounded_l1(protocol, target.l1_change) if noise == "laplace" else rounded_sensitivity(protocol, target.sensitivity)
     assert most <= charged
+
+
+@pytest.mark.parametrize("options", [{}, {"largest_weight": 1.0}, {"largest_weight": 2.0}])
+@pytest.mark.parametrize("statistics", [MANY[:1], MANY[1:2], MANY])
+def test_secure_aggregation_charges_a_person_at_every_party(options: dict[str, Any], statistics: list[dict[str, Any]]) -> None:
+    """The largest distance of two records at each of three parties, and what rounding adds; not what one party's may move."""
+    person = {"unit": "person", "rows": "first", "sites_per_person": 3, "statistic": statistics, "options": options}
+    terms, plan = planned({**person, "protocol": "secagg"})
+    protocol = plan.protocol
+    assert isinstance(protocol, SecAgg)
+    assert protocol.vectors == 3
+    vectors = terms.workload.of_records(RECORDS) / protocol.granularity
+    farthest_apart = max(float(np.linalg.norm(one - other)) for one, other in itertools.combinations(vectors, 2))
+    words, target = protocol.words(terms.workload.dimension), plan.target
+    moved = 3 * (farthest_apart + math.sqrt(words)) * (1 - 1e-6)
+    charged, short = (
+        rounded_by_secagg(replace(protocol, rounded=rounded), target.sensitivity, words, target.delta)[0]
+        for rounded in (protocol.rounded, None)
+    )
+    assert protocol.rounding == INDEPENDENT
+    assert moved <= charged
+    # As of a person at one party, as a mutant has it.
+    assert short < (moved if len(statistics) == 1 else charged)

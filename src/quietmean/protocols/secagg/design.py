@@ -57,12 +57,14 @@ def rounded_sensitivity(parameters: SecAggParameters, sensitivity: float, words:
 
     Conditional rounding: two rounded values are no farther apart than twice their norm bound, for certain. Independent rounding:
     given the same random bits, values at distance ``sensitivity`` stay within the norm bound of one rounded vector of that norm,
-    but for that chance. That holds for any two values, also where a party's vector is larger than what one unit can change.
+    but for that chance; also where a party's vector is larger than what one unit can change. Of several vectors: for certain.
     """
-    step = parameters.granularity
+    step, vectors = parameters.granularity, parameters.vectors
     if parameters.rounding == CONDITIONAL:
-        radius = parameters.largest_weight * parameters.clip
-        return 2 * conditional_norm(radius, words, step) * (1 + _SLACK) / step, 0.0
+        norm = conditional_norm(parameters.largest_weight * parameters.clip, words, step)
+        return 2 * vectors * norm * (1 + _SLACK) / step, 0.0
+    if vectors > 1:
+        return (sensitivity / step + vectors * math.sqrt(words)) * (1 + _SLACK), 0.0
     beta = _ROUNDING_PART * delta
     return rounded_norm(sensitivity, words, step, beta) * (1 + _SLACK) / step, beta
 
@@ -88,10 +90,9 @@ def hidden_by(
 
     if not parameters.noisy or unknown < 1:
         return Charge(math.inf)
-    words = parameters.words(dimension)
+    words, moved = parameters.words(dimension), parameters.rounded or dimension
     if parameters.shares is not None:
-        l1 = stated_l1(parameters.l1, sensitivity, dimension)
-        steps = l1_in_steps(l1, parameters.granularity, parameters.rounded or dimension)
+        steps = l1_in_steps(stated_l1(parameters.l1, sensitivity, dimension), parameters.granularity, moved)
         charge = laplace_charge(parameters.scale, steps, words, shares=parameters.shares, unknown=unknown, drawn=drawn)
         return replace(charge, beta=graph)
     change, beta = rounded_sensitivity(parameters, sensitivity, words, delta)
@@ -139,7 +140,6 @@ _SMALLEST_SCALE = 1e-3
 _FILLED = 0.999
 # Weights of parties beyond this need an explicit option.
 _LARGEST_WEIGHT = 2.0**20
-
 
 Settings = TypeVar("Settings", bound=SecAggParameters)
 
@@ -255,7 +255,7 @@ def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int)
         rotation=given_value(requested.rotation, 0),
         noise=LAPLACE if is_laplace else DISCRETE_GAUSSIAN,
         l1=target.l1_change if is_laplace else None,
-        rounded=(target.rounded or None) if is_laplace else None,
+        rounded=target.rounded or None,
         shares=honest if is_laplace else None,
         rounding=INDEPENDENT,
         neighbours=shape.neighbours,
@@ -362,7 +362,8 @@ def _with_grid(requested: Settings, target: Target, parameters: Settings) -> Set
     gridded = replace(single, granularity=granularity)
     weight = single.largest_weight if chosen else _headroom(gridded, target.parties, words)
     sized = replace(gridded, largest_weight=weight)
-    return replace(sized, rounding=CONDITIONAL if target.sensitivity >= 2 * sized.clip * sized.largest_weight else INDEPENDENT)
+    widest = 2 * sized.vectors * sized.clip * sized.largest_weight
+    return replace(sized, rounding=CONDITIONAL if target.sensitivity >= widest else INDEPENDENT)
 
 
 def _too_few_bits(parameters: SecAggParameters, target: Target) -> InputError:
@@ -379,7 +380,6 @@ def _headroom(parameters: SecAggParameters, parties: int, words: int) -> float:
         sum_bound(replace(parameters, largest_weight=weight), parties, words, WRAP_CHANCE) for weight in (1.0, 2.0)
     )
     if double_bound <= single_bound:
-        # Values are lost in the noise, whatever their weight.
         return float(_LARGEST_WEIGHT)
     return float(max(1, min(math.floor(1 + (room - single_bound) / (double_bound - single_bound)), _LARGEST_WEIGHT)))
 

@@ -79,7 +79,7 @@ class SecAggParameters(Configured):
     )
     rounded: int | None = parameter(
         None,
-        help="coordinates that rounding may change by a step more, for Laplace noise; by default all",
+        help="coordinates of all parties that rounding may change by a step more; by default one vector's",
         at_least=1,
         remedy="choose 1 or more",
     )
@@ -116,10 +116,13 @@ class SecAggParameters(Configured):
         most = laplace_shares.LARGEST_SCALE if self.is_laplace else LARGEST_SCALE
         if not 0 <= self.sigma / self.granularity <= most:
             raise InputError(f"sigma is {self.sigma / self.granularity:g} steps of the granularity. Choose 0..{most:g} steps.")
-        if self.rounded is not None and not self.is_laplace:
-            raise InputError("rounded is for Laplace noise only. Leave it out.")
         if {self.l1 is None, self.shares is None} != {not self.is_laplace}:
             raise InputError(f"noise is {self.noise}, and l1 and shares go with laplace only. Give all three, or none.")
+
+    @property
+    def vectors(self) -> float:
+        """How many parties' vectors one unit moves, of a person at several."""
+        return 1.0 if self.rounded is None or self.dimension is None else self.rounded / self.dimension
 
     @property
     def noisy(self) -> bool:
