@@ -353,6 +353,8 @@ def test_what_a_condition_means(text: str, holds: NDArray[np.bool_]) -> None:
         ("stage", "has a part that is not known"),
         ("age > 50 & treated", "has a part that is not known"),
         ("agee > 50", r"has 'agee', which is not a declared column \(did you mean 'age'"),
+        ("age in 65..110", r"bounds, which do not belong there. Write age >= 65 and age <= 110. Add \"age in LOW..HIGH\" as"),
+        ("sex == 'f' and age in 0.5 .. 9", r"Write age >= 0.5 and age <= 9"),
         ("stage == II", "has 'II', which is not a declared column.* levels between quotes"),
         ("stage == 'IV'", r"compares stage with 'IV': it has the levels I, II, III, late"),
         ("stage > 'I'", "has an order of stage, whose levels have none"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,14 @@ err = Console(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=
 def print_json(document: Any) -> None:
     """One JSON document on standard output; infinite numbers as "inf"."""
     sys.stdout.write(json.dumps(to_plain(document), indent=2, allow_nan=False) + "\n")
+
+
+def at_prompt(read: Callable[[], str]) -> str:
+    """What somebody answers. Ctrl-D, the end of the answers, is as Ctrl-C. Raises KeyboardInterrupt."""
+    try:
+        return read()
+    except EOFError:
+        raise KeyboardInterrupt from None
 
 
 def printable(message: str) -> str:

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, nullcontext
 from getpass import getpass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rich.table import Table
 
-from quietmean.cli.console import err, out, output, print_json, printable
+from quietmean.cli.console import at_prompt, err, out, output, print_json, printable
 from quietmean.cli.screens import NEXT
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.readable import indented
@@ -113,8 +113,8 @@ def _ask(subject: str, *, twice: bool) -> bytes:
                 f"the passphrase in {passphrase_file} cannot be read ({reason_of(error)}). Mend {PASSPHRASE_FILE}."
             ) from None
     elif sys.stdin.isatty():
-        text = getpass(f"{subject}: ")
-        if twice and getpass("again: ") != text:
+        text = at_prompt(lambda: getpass(f"{subject}: "))
+        if twice and at_prompt(lambda: getpass("again: ")) != text:
             raise InputError("the two passphrases are different. Try again.")
     else:
         raise InputError(f"the {subject} cannot be asked for without a terminal. Name a file with it in {PASSPHRASE_FILE}.")
@@ -175,4 +175,11 @@ def show_contract(contract: Agreement, console: Console) -> None:
 
 def _answer(question: str) -> str:
     err.print(question, end="")
-    return sys.stdin.readline().strip()
+    return at_prompt(lambda: _line(sys.stdin)).strip()
+
+
+def _line(stream: TextIO) -> str:
+    """The next line. Raises EOFError at the end."""
+    if line := stream.readline():
+        return line
+    raise EOFError

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.common import refuse_stray
-from quietmean.cli.console import err, output, print_json, printable, warn
+from quietmean.cli.console import at_prompt, err, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.screens import NEXT, print_lines, rows
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
@@ -183,7 +183,9 @@ def new_command(
         lines += indented("Codes", f"{beside} has those of raw exports. Each site keeps it beside its data as NAME.format.toml.")
     if proposed is not None:
         lines += indented("Tip", proposed)
-    print_lines([*lines, f"{NEXT}study invite {quote(str(save))} --key YOUR.key"])
+    # First how precise it can be: an invitation comes after.
+    after = f"{'Then':<{len('Next      ')}}quietmean study invite {quote(str(save))} --key YOUR.key"
+    print_lines([*lines, f"{NEXT}plan --study {quote(str(save))} --parties N --records N", after])
 
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:
@@ -242,15 +244,23 @@ def _kind(text: str) -> str:
     return text
 
 
+# What a good answer is.
+_GOOD: dict[Callable[[str], Any], str] = {
+    float: "Type a number, such as 0 or 1.5.",
+    int: "Type a whole number, such as 2.",
+    _kind: "Type numbers, levels or yes-no.",
+}
+
+
 def _ask(prompt: str, read: Callable[[str], Any], default: Any = ...) -> Any:
     """The answer to a question; asked again until it can be read."""
     shown = f" [{default}]" if default not in (..., "", None, []) else ""
     while True:
         err.print(f"{printable(prompt)}{shown}: ", end="")
-        text = input().strip()
+        text = at_prompt(input).strip()
         if not text and default is not ...:
             return default
         try:
             return read(text)
         except ValueError:
-            err.print("  that cannot be read, try again")
+            err.print(f"  {_GOOD.get(read, 'Try again.')}")

@@ -129,8 +129,9 @@ def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
 
 def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], named: bool) -> Iterator[str]:
     chosen = answer["candidates"][answer["chosen"]]
-    how = "least error" if named else "chosen. Error"
-    yield f"* {how}: expected root mean square of the mean of {answer['domain'].replace('1 coordinate', 'a number')}."
+    error = "least error: typical" if named else "chosen. Typical error"
+    yield f"* {error} of a mean where each party has {answer['domain'].replace('1 coordinate', 'one number')}."
+    yield "  Where records are protected, and parties have many, it is far smaller."
     if "gate" in chosen["certificate"]:
         yield f"  {chosen['protocol']}: {chosen['certificate']['gate']}"
     yield from answer.get("instead", ())

@@ -25,6 +25,8 @@ OF_COLUMNS = {
     "levels": "NAME in {A, B}",
     "boolean": "NAME in yes/no",
     "dates": "NAME in FIRST..LAST",
+    # Where a domain stands alone.
+    "alone": "an argument of its own",
 }
 # Whether a command calls: its errors name its options.
 BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)

@@ -125,6 +125,7 @@ _OF_COLUMNS = {
     "levels": 'columns={NAME: ["A", "B"]}',
     "boolean": "columns={NAME: bool}",
     "dates": "columns={NAME: Column(name=NAME, low=FIRST, high=LAST)}",
+    "alone": "a question of its own",
 }
 
 # The file and the line from where a public call was made that is not at its end, and the names of that module.
@@ -272,7 +273,7 @@ def as_argument(field: str, values: Sequence[str], file: str) -> str:
     """A field as an argument of the R package."""
     name, shown = field.replace("-", "_"), [{"True": "TRUE"}.get(value, value) for value in values]
     if field in OF_COLUMNS:
-        return OF_COLUMNS[field]
+        return OF_COLUMNS[field] if field != "alone" else _OF_COLUMNS[field]
     return name if not shown else f"{name} = {shown[0]}" if len(shown) == 1 else f"{name} = c({', '.join(shown)})"
 
 

@@ -40,12 +40,18 @@ _BOOLEAN = named("boolean", file="boolean = true")
 LARGEST_BOUND = 1e30
 
 
+def domain_alone(name: str, form: str = "LOW..HIGH") -> str:
+    """What to do where nothing is said of a column, as a clause."""
+    return f'Add "{name} in {form}" as {named("alone", file="a text of its own in ask")}'
+
+
 class UndeclaredColumn(InputError):
     """A statistic needs a column that nothing is said of: its ``name``, the ``known`` ones, and what it lacks."""
 
     def __init__(self, name: str, known: tuple[str, ...], lacks: str = "bounds", asked: str = "") -> None:
         self.name, self.known, self.lacks = name, known, lacks
-        super().__init__(f"{name} has no {lacks}{nearest(name, known)}. Write {asked or f'{name} in {self.form}'}.")
+        remedy = f"Write {asked}" if asked else domain_alone(name, self.form)
+        super().__init__(f"{name} has no {lacks}{nearest(name, known)}. {remedy}.")
 
     @property
     def form(self) -> str:
@@ -351,7 +357,8 @@ class Columns:
 
     def _of(self, name: str, lacks: str) -> Column:
         if name not in self.names:
-            raise UndeclaredColumn(name, self.names, lacks)
+            with declared_in_python():
+                raise UndeclaredColumn(name, self.names, lacks)
         return self._all[self.names.index(name)]
 
     def number(self, name: str) -> Column:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import datetime
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
-from quietmean.statistics.columns import NO, YES, Column, Columns
+from quietmean.statistics.columns import NO, YES, Column, Columns, domain_alone
 from quietmean.statistics.statistic import Records, raw
 from quietmean.statistics.transforms import COMPARISONS, Expression
 
@@ -26,6 +27,8 @@ _EQUALS: Final[dict[type[ast.cmpop], Callable[[Array, Array], Mask]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+# Bounds of a column, as a question has them.
+_DOMAIN = re.compile(r"(`[^`]+`|[^\W\d][\w-]*)\s+in\s+([^\s.]\S*?)\s*\.\.\s*([^\s)]+)")
 # Is a value one of several, or none of them?
 _MEMBER = (ast.In, ast.NotIn)
 
@@ -42,6 +45,17 @@ class RowCondition(Expression):
     form: ClassVar[str] = "Write for example age >= 50 and sex == 'f', with levels between quotes"
     most_characters: ClassVar[int] = 300
 
+    @property
+    def _unreadable(self) -> InputError:
+        domain = _DOMAIN.search(self.text)
+        if domain is None:
+            return super()._unreadable
+        name, low, high = domain.groups()
+        return InputError(
+            f"{self.what} {self.text!r} has bounds, which do not belong there. Write {name} >= {low} and {name} <= {high}. "
+            f"{domain_alone(name)}, with its own bounds."
+        )
+
     def require_of(self, columns: Columns) -> None:
         """Raises :class:`InputError` for a condition that is none of these columns."""
         for name in self.sources:
@@ -49,7 +63,7 @@ class RowCondition(Expression):
                 near = nearest(name, columns.names)
                 raise InputError(
                     f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}. Choose one of "
-                    f"{', '.join(columns.names)}, with levels between quotes."
+                    f"{', '.join(columns.names)}, with levels between quotes. {domain_alone(name)} if it is another column."
                 )
         self._truth(self._tree, {column.name: column for column in columns}, None)
 

@@ -82,6 +82,9 @@ def asked_in(statistic: Statistic) -> Iterator[None]:
         error, name = undeclared, undeclared.name
         if is_transform(name):
             name = next((source for source in Transform(name).sources if source not in error.known), name)
+        left, *wrong = name.split(" in ")
+        if wrong:
+            raise _no_domain(name, left) from None
         told: list[str] = []
 
         def filled(value: str) -> str:
@@ -231,8 +234,12 @@ def _sides(text: str) -> tuple[str, str]:
         return text.strip(), ""
     left, domain = found[0]
     if not left or _forms_of(domain) is None:
-        raise InputError(f"{text.strip()!r} has no domain behind in: it is one of {_FORMS}. Write {_example(left)}.")
+        raise _no_domain(text.strip(), left)
     return left, domain
+
+
+def _no_domain(text: str, left: str) -> InputError:
+    return InputError(f"{text!r} has no domain behind in: it is one of {_FORMS}. Write {_example(left)}.")
 
 
 def _with_more(left: str) -> tuple[str, str]:

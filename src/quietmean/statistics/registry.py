@@ -15,6 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import parameters_of, require_known
 from quietmean.statistics import kinds
+from quietmean.statistics.columns import domain_alone
 from quietmean.statistics.fields import StatisticReader, install
 from quietmean.statistics.names import READ_LATER, split, unquoted
 from quietmean.statistics.statistic import Statistic
@@ -219,6 +220,11 @@ def read_text(text: str) -> dict[str, Any]:
     for part in parts:
         name = field_of(part)
         value = part.partition("=")[2].strip() if name is not None else part
+        if name is None and "where" in raw:
+            raise InputError(
+                f"statistic {text!r} has {part!r} behind its condition. Write it before where, as what {kind.name} is of. "
+                f"{domain_alone(part)} if the condition alone needs it."
+            )
         if name is None:
             if kind.takes_all and len(places) <= 1:
                 raw.setdefault(kind.by_place[-1], []).append(unquoted(part))

@@ -102,9 +102,13 @@ class Expression:
                 warnings.simplefilter("error")
                 tree = ast.parse(self._plain[0], mode="eval").body
         except (SyntaxError, ValueError, RuntimeError, MemoryError):
-            raise InputError(f"{self.what} {self.text!r} cannot be read. {self.form}{NAMES_STAND}.") from None
+            raise self._unreadable from None
         self._check(tree)
         return tree
+
+    @property
+    def _unreadable(self) -> InputError:
+        return InputError(f"{self.what} {self.text!r} cannot be read. {self.form}{NAMES_STAND}.")
 
     def _check(self, tree: ast.expr) -> None:
         self._check_number(tree)
