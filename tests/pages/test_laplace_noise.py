@@ -29,7 +29,7 @@ from support.kinds import STUDY
 from support.outcomes import EVERY_KIND, finished, run_of
 from support.promises import lines_of_page
 
-SAID = "The privacy noise is Laplace noise: 95 % of it lie within 2.12 standard errors."
+SAID = "The privacy noise is Laplace noise: 95 % of it lies within 2.12 standard errors."
 
 
 def laplace(execution: Execution) -> NoiseLaw:

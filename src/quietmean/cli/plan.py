@@ -289,7 +289,7 @@ def _answer(
     if not named and search.server == Server.NONE:
         # As run and join choose.
         chosen, taken = choose_from(candidates, options, domain, search.max_messages)
-        why = f"{taken}. Of all, {why}"
+        why = f"{taken}. Of those planned, {why}"
         beside = _other_ways(search, committee, candidates, candidates[chosen].plan, domain)
     if candidates.left_out:
         why = f"{why}. Not planned, unless named: {', '.join(map(str, candidates.left_out))}"

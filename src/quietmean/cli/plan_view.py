@@ -48,7 +48,6 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None =
     return [
         *([f"! {first}"] if first else []),
         _title(answer["target"]),
-        "",
         *_table(kept, chosen),
         "",
         *_below(answer, rows, kept, named),
@@ -183,9 +182,10 @@ def show_all(answer: dict[str, Any]) -> None:
             out.print(f"{_ALL_FILES} is not in this table. By file, one that is missing makes its result noise.")
     sentences = [f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}"]
     if (moved := answer.get("influence")) is not None:
+        beyond = "even out of its bounds, " if float(moved["largest"]) > float(answer["target"]["sensitivity"]) else ""
         sentences += [
             "a party that lies can move each number of the mean by at most "
-            f"{bound_text(float(moved['largest']))}, if all weigh the same; {Checked(moved['checked']).sentence}",
+            f"{bound_text(float(moved['largest']))}, {beyond}if all weigh the same; {Checked(moved['checked']).sentence}",
             *moved.get("unnoticed", ()),
         ]
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]

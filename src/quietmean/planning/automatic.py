@@ -193,7 +193,7 @@ def why_first(candidates: Sequence[Candidate]) -> str:
         cheapest = min(cheaper, key=lambda other: other.bytes_sent)
         sentence += (
             f"; {cheapest.plan.protocol.name} sends {first.bytes_sent / cheapest.bytes_sent:.3g} times fewer bytes "
-            f"for {cheapest.mse / first.mse:.3g} times the error"
+            f"for {cheapest.mse / first.mse:.3g} times the MSE"
         )
     return sentence + bare
 

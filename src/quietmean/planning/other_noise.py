@@ -39,5 +39,6 @@ def other_noise(plan: Plan, options: Mapping[str, Any]) -> str | None:
     error, share = math.sqrt(others_error / mine), (other.a_priori.mu / plan.a_priori.mu) ** 2
     noise = f"Gaussian noise (without {_NOISE}={_LAPLACE})" if has_laplace else f"Laplace noise ({_NOISE}={_LAPLACE})"
     return (
-        f"{noise} would be {plain(error, 2)} times as large, and take {plain(share, 2)} times as much of an account (rule gauss)"
+        f"{noise} would be {plain(error, 2)} times as large, and take {plain(share, 2)} times as much of a budget that studies "
+        "share"
     )

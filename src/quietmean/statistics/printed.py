@@ -417,12 +417,19 @@ def terminal_cells(term: Term, has_truth: bool) -> list[str]:
     return [for_terminal(texts.estimate), for_terminal(texts.noise_error), *intervals, *([truth_text(term)] if has_truth else [])]
 
 
+# Of a number of records without noise, on the grid of its protocol: what shows as whole is whole.
+_ROUNDING = 0.05
+
+
 def truth_text(term: Term) -> str:
     """The value without noise, with the digits of the estimate; of a time that is not reached with it, neither without."""
     if "not-reached" in term.flags and math.isnan(term.truth):
         return NOT_REACHED
-    text = day_text(term.truth, term.since) if term.since else number_text(term.truth, error_of_digits(term))
-    return for_terminal(text)
+    if term.since:
+        return for_terminal(day_text(term.truth, term.since))
+    # A number of records is whole, but for rounding.
+    whole = term.of_records and math.isfinite(term.truth) and abs(term.truth - round(term.truth)) < _ROUNDING
+    return for_terminal(fixed(term.truth, 0) if whole else number_text(term.truth, error_of_digits(term)))
 
 
 def sentences_about(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ times to arms. The same numbers on every machine, up to rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from quietmean.statistics.transforms import Transform
 # The field of expectations, for planning only, and what it may state of a column of numbers.
 EXPECT = "expect"
 OF_NUMBERS = ("mean", "sd", "median")
+# What says nothing of an effect.
+_NO_EFFECT = ("missing", *OF_NUMBERS, "rate", "sd-between")
 # The range of each expectation; any other may be any number.
 RANGES = dict.fromkeys(("missing", "proportion", "auc", "probability"), (0.0, 1.0))
 RANGES |= dict.fromkeys(("sd", "odds-ratio", "hazard-ratio", "rate-ratio", "rate", "sd-between"), (0.0, math.inf))
@@ -335,6 +337,11 @@ def _lognormal(mean: float, deviation: float, median: float | None, drawn: Array
     middle = math.log(mean) - width**2 / 2 if median is None else math.log(median)
     values: Array = np.exp(middle + width * special.ndtri(drawn))
     return values
+
+
+def effects_in(names: Iterable[str]) -> list[str]:
+    """Those of these expectations that are of an effect, which a test has a power for."""
+    return [name for name in names if name not in _NO_EFFECT]
 
 
 def require_expected(subject: str, expect: Mapping[str, float], names: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """How far noise reaches: quantiles of the law that was drawn, in standard deviations.
 
-Laplace noise reaches further than normal noise of the same variance: 95 % of it lie within 2.12 standard deviations, and not
+Laplace noise reaches further than normal noise of the same variance: 95 % of it lies within 2.12 standard deviations, and not
 within 1.96; what is beyond four is 50 times as frequent. A linear estimate adds up noises of several coordinates, each with its
 weight, and sampling errors count as normal beside them. Where weights are not known, all noise counts as that of one coordinate:
 no weighted sum of several reaches further, so that intervals are too wide rather than too narrow, by 8 % at most.
@@ -96,7 +96,7 @@ class Tails:
 
 def about_noise(quantile: float) -> str:
     """Which noise it is, where the quantile is not that of normal noise; else nothing."""
-    return "" if quantile == Z else f"The privacy noise is Laplace noise: 95 % of it lie within {quantile:.3g} standard errors."
+    return "" if quantile == Z else f"The privacy noise is Laplace noise: 95 % of it lies within {quantile:.3g} standard errors."
 
 
 _CURRENT: ContextVar[Tails] = ContextVar("tails", default=Tails())  # noqa: B039

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,8 @@ from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Sim
 from quietmean.statistics.features.table import cut_evenly
 from quietmean.statistics.kinds.counts import Histogram
 from quietmean.statistics.kinds.linear_regression import LinearRegression
+from quietmean.statistics.scenario import effects_in
+from quietmean.statistics.statistic import Statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 
@@ -142,7 +144,9 @@ class Forecast:
 
     @property
     def expected(self) -> tuple[Expected, ...]:
-        return self.expectation.expected
+        # Without an effect that somebody expects, a power is only how often a test is wrong.
+        each = self.expectation.expected
+        return tuple(replace(term, power=None) if _without_effect(term.statistic) else term for term in each)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [term.to_json() | self._remedies(term) | self._bins(term) for term in self.expected]
@@ -266,8 +270,8 @@ class Forecast:
                 def enough(drawn: Simulated, aim: str = aim, goal: float = goal) -> bool:
                     return drawn.width <= goal if aim == "width" else drawn.power >= goal
 
-                if aim == "power" and math.isnan(self.expectation.drawn(statistic).power):
-                    needed.append(Needed(statistic.text, "", aim, goal, None, None, None, reason=self._untested))
+                if aim == "power" and (untested := self._untested(statistic)):
+                    needed.append(Needed(statistic.text, "", aim, goal, None, None, None, reason=untested))
                     continue
                 more, less_noise = self.expectation.needed(statistic, enough)
                 possible = math.isfinite(more)
@@ -288,9 +292,13 @@ class Forecast:
                 )
         return needed
 
-    @property
-    def _untested(self) -> str:
-        return "a study of these records alone has no test" if self.study.workload.these_records else "it has no test"
+    def _untested(self, statistic: Statistic) -> str:
+        """Why a statistic has no power; "" where it has one."""
+        if self.study.workload.these_records:
+            return "a study of these records alone has no test"
+        if math.isnan(self.expectation.drawn(statistic).power):
+            return "it has no test"
+        return _without_effect(statistic)
 
     @property
     def _counted(self) -> str:
@@ -363,3 +371,11 @@ def _round_up(value: float) -> float:
     """Round up to two digits."""
     step = 10.0 ** max(math.floor(math.log10(value)) - 1, 0)
     return math.ceil(value / step) * step
+
+
+def _without_effect(statistic: Statistic) -> str:
+    """What to do where a study does not say which effect it expects, and could; "" where it says one."""
+    effects = effects_in(statistic.known_expectations)
+    if not effects or effects_in(name for name, _ in statistic.expect):
+        return ""
+    return f"as no effect is stated. Say what you expect, such as expect={effects[0]} NUMBER"

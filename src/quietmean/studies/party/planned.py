@@ -157,7 +157,10 @@ class PlannedStudy(TableFile):
         yield f"{count_of(target.parties, 'party', 'parties')}{of}, {plan.protocol.name}"
         if self._forecast is not None:
             yield from (f"  {line}" for line in self._forecast.lines(self.needed))
-            yield ABOUT_THESE if study.workload.these_records else "Expected 95 % intervals. They cover sampling and noise."
+            alone = all(term.population is None for term in self.expected)
+            of = "the noise alone" if alone else "sampling and noise, where nothing else is said"
+            of = of if any(term.population is None for term in self.expected) else "sampling and noise"
+            yield ABOUT_THESE if study.workload.these_records else f"Expected 95 % intervals. They cover {of}."
         if not first:
             yield f"Privacy: {self._promise}."
         if study.committee is not None:
@@ -166,7 +169,9 @@ class PlannedStudy(TableFile):
             yield _in_folder(study.deadlines, self.choice.plans)
         if not details:
             instead = ", a committee instead" if self.proposed else ""
-            yield f"More: --details (ranges, noise, liars{instead}). Plan {plan.digest[:12]}."
+            # Without records nothing is known of intervals and liars.
+            listed = f" (ranges, noise, liars{instead})" if self._forecast is not None else instead
+            yield f"More: --details{listed}. Plan {plan.digest[:12]}."
 
     def sentences(self) -> Iterator[str]:
         """Say it in words, what is promised first."""
@@ -223,7 +228,7 @@ class PlannedStudy(TableFile):
         plan, target = self.plan, self.plan.target
         if first := plan.above_target or plan.nats_kept:
             return first
-        against = f"even if {target.colluding} of the parties collude" if target.colluding else "if no party colludes"
+        against = f"against any {target.colluding} of {target.parties} parties" if target.colluding else "if no party colludes"
         if self.study.committee is not None:
             against = f"against {CommitteeWords(self.study.committee, None, self.study.workload).against}"
         delta = delta_shown(target.delta, plan.charge.delta_below)
