@@ -146,7 +146,7 @@ def test_a_hundred_thousand_honest_coordinates(name: str) -> None:
     """Each of 100 sums is of 1000 coordinates at their upper bound: refused with a chance of 1e-12 each, 1e-10 in all."""
     study = StudyTerms.parse({"epsilon": 1.0, "delta": 1e-6, "protocol": name, "column": [COLUMNS[0]], "accept_wide": True})
     plan = study.choice(PARTIES).plan
-    target = replace(plan.target, dimension=1000, sensitivity=plan.target.sensitivity * np.sqrt(1000))
+    target = replace(plan.target, dimension=1000, sensitivity=plan.target.sensitivity * np.sqrt(1000), l1=None, rounded=None)
     plan = calibrate(target, configure(type(plan.protocol).name, {}))
     weights = np.ones(PARTIES)
     (execution,) = executions(plan, weights)[:1]

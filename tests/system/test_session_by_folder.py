@@ -333,7 +333,7 @@ def test_a_session_that_cannot_go_through_a_folder_is_refused(changes: dict[str,
 def test_what_a_site_has_to_say_is_one_sentence_before_anything_is_sent() -> None:
     agree()
     with (
-        pytest.raises(qm.InputError, match="Say where it is here, with --folder PATH"),
+        pytest.raises(qm.InputError, match="Say where it is here, with folder=PATH"),
         qm.session("averaging.sealed", None, "north.key", new_account="north", yes=True),
     ):
         pass

@@ -128,7 +128,7 @@ def attack(
     if not view.change:
         raise InputError(
             f"sensitivity {execution.sensitivity:g} is less than a step of the grid, so both values of the target are the "
-            "same. Attack an execution with a finer grid."
+            "same. Choose an execution with a finer grid."
         )
     certified = execution.privacy(delta).against(adversary.corrupt, adversary.observed)
     mu = float(certified.mu_upper[certified.honest.index(target)])

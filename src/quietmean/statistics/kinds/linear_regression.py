@@ -114,11 +114,11 @@ class LinearRegression(Regression):
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
         levels = self._known(released, columns)
         centred = self._centred(released, columns, levels.covariates)
-        if centred is None or centred.records <= len(terms):
+        # Noise may count more records than there are.
+        if centred is None or min(centred.records, released.records) <= len(terms):
             return _unknown(terms, TOO_FEW_COMPLETE)
         if not levels.covariates:
             return levels.completed(_unknown(terms, COVARIATES_HIDDEN), terms)
-        # Noise may count more records than there are.
         centred = replace(centred, records=min(centred.records, released.records))
         kept = (INTERCEPT, *(vertex.name for vertex in levels.covariates))
         moments = self._moments(columns)

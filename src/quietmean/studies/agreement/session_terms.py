@@ -134,7 +134,8 @@ class SessionTerms:
             mu = self._whole_mu(spare) / math.sqrt(self.rounds) * (1 - margin)
             plan = self._planned(mu, min(self.delta * share, mu / 100))
             total = compose([plan.charge] * self.rounds)
-            if total.epsilon(self.delta) <= self.epsilon:
+            # By mu, as accounts count it: who has a budget of this epsilon has room for all rounds.
+            if Charge(total.mu, total.beta, total.tv).epsilon(self.delta) <= self.epsilon:
                 return plan
             # What each round takes of delta besides mu has to fit as often as there are rounds.
             share = 1 / (2 * self.rounds) if plan.charge.beta else 1.0

@@ -19,7 +19,7 @@ from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Charge
+from quietmean.privacy import Charge, compose
 from quietmean.privacy.analysis import WORTHLESS, a_priori, any_of, cost_text, everybody_else, is_worthless
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
@@ -229,6 +229,9 @@ class Agreement(ABC):
     def against_all_others(self, plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
         """Epsilon of a party in so many executions of a plan if all others collude and nobody leaves; infinite where nothing is
         left then."""
+        if not plan.protocol.traits.has_transcript:
+            # Only what is guaranteed against every coalition is known.
+            return compose([plan.charge] * rounds).epsilon(delta)
         everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
         analysis = plan.execution(Seed.public("contract"), everyone).privacy(delta)
         others = [other for other in range(plan.target.parties) if other != party]
