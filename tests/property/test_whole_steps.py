@@ -16,12 +16,16 @@ from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols.central_dp import CentralDP
+from quietmean.protocols.committee.design import design, promised
+from quietmean.protocols.committee.mechanism import CommitteeSharing
+from quietmean.protocols.committee_size import Committee
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.encoding import rounded, rounded_l1, rounded_sensitivity
 from quietmean.protocols.packed_sharing.spec import ANY, BOX
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.design import rounded_sensitivity as rounded_by_secagg
 from quietmean.protocols.secagg.spec import INDEPENDENT
+from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies.agreement.study import StudyTerms
@@ -254,3 +258,23 @@ def test_secure_aggregation_charges_a_person_at_every_party(options: dict[str, A
     assert moved <= charged
     # As of a person at one party, as a mutant has it.
     assert short < (moved if len(statistics) == 1 else charged)
+
+
+@pytest.mark.parametrize("largest_weight", [1.0, 64.0])
+@pytest.mark.parametrize("dimension", [1, 5])
+def test_a_committee_charges_a_person_at_every_contributor(dimension: int, largest_weight: float) -> None:
+    """Of each of three contributions every number may be rounded up where it was down, beside the largest change of all."""
+    target = Target(parties=40, epsilon=1.0, delta=1e-6, dimension=dimension, sensitivity=3.0, rounded=3 * dimension)
+    parameters = design(target, Committee(members=7, colluding=1, gone=1), clip=1.0, largest_weight=largest_weight)
+    assert CommitteeSharing.of(parameters).parameters(40) == parameters
+    # One more step in each coordinate, of all three.
+    moved = min(3.0 / parameters.step, 3 * 2 * parameters.clip * math.sqrt(dimension) / parameters.step) + 3 * math.sqrt(
+        dimension
+    )
+    charged, short = (
+        rounded_sensitivity(replace(parameters, rounded=rounded).numbers, target.sensitivity) for rounded in (3 * dimension, None)
+    )
+    assert moved * (1 - 1e-9) <= charged
+    # As of a person at one contributor, as a mutant has it.
+    assert short < moved
+    assert promised(parameters, target.sensitivity).mu >= promised(replace(parameters, rounded=None), target.sensitivity).mu

@@ -195,6 +195,7 @@ def design(
         dimension=target.dimension,
         step=reach,
         sigma=COARSE * reach,
+        rounded=target.rounded or None,
     )
     noise = replace(target, parties=committee.members, colluding=committee.colluding, committee=None)
     stated = StatedBesides(committee.verified, relations, records)
@@ -206,7 +207,7 @@ def design(
 
 
 def _parameters(committee: Committee, target: Target, gridded: PackedSharingParameters) -> CommitteeParameters:
-    of_numbers = ("dimension", "secrets", "ballots", "region", "centre", "clip", "step", "sigma", "largest_weight")
+    of_numbers = ("dimension", "secrets", "ballots", "region", "centre", "clip", "step", "sigma", "largest_weight", "rounded")
     return CommitteeParameters(
         members=committee.members,
         colluding=committee.colluding,

@@ -75,6 +75,12 @@ class CommitteeFields(Configured):
         remedy="choose 0 or more",
         written=lambda value: bool(value.bits_of_record),
     )
+    rounded: int | None = parameter(
+        None,
+        help="coordinates of all contributions of a person that rounding may change by a step more; by default of one",
+        at_least=1,
+        remedy="choose 1 or more",
+    )
     sums: int | None = parameter(
         None, help="members' sums that a result is from, where that is known", at_least=1, remedy="choose 1 or more"
     )

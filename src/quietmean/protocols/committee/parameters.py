@@ -46,7 +46,8 @@ class CommitteeParameters:
     propose. A contribution of public weight w <= ``largest_weight`` lies within w ``clip`` of w ``centre`` in each of
     ``dimension`` coordinates, with the region ball in norm, and is rounded to whole multiples of ``step``. Each member deals
     noise of standard deviation ``sigma``. ``verified``: contributions and noise are dealt bit by bit, with l = 1, and members
-    check what is stated of them. ``bits_of_record``: of a contribution, where each is a single record and its products are
+    check what is stated of them. ``rounded``: coordinates of all contributions of a person that rounding may change by a step
+    more, by default one contribution's. ``bits_of_record``: of a contribution, where each is a single record and its products are
     checked, else 0. Raises :class:`InputError` for parameters that contradict each other.
     """
 
@@ -67,6 +68,7 @@ class CommitteeParameters:
     largest_weight: float
     verified: bool = False
     bits_of_record: int = 0
+    rounded: int | None = None
 
     def __post_init__(self) -> None:
         # What must hold whatever is summed.
@@ -77,7 +79,7 @@ class CommitteeParameters:
 
     def to_json(self) -> dict[str, Any]:
         plain = {**asdict(self), "size": str(self.size)}
-        return {name: value for name, value in plain.items() if value or name not in ("verified", "bits_of_record")}
+        return {name: value for name, value in plain.items() if value or name not in ("verified", "bits_of_record", "rounded")}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -195,6 +197,7 @@ class CommitteeParameters:
             clip=self.clip,
             largest_weight=self.largest_weight,
             dimension=self.dimension,
+            rounded=self.rounded,
         )
 
 
