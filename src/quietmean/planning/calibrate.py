@@ -174,7 +174,7 @@ def least_mse(target: Target, protocol: Mechanism) -> float | None:
     It takes no simulation.
     """
     stated = protocol.TRAITS.planning.least_mse(protocol, target)
-    # What is no formula keeps a margin over simulated executions.
+    # Anything but a formula keeps a margin over simulated executions.
     by_formula = type(protocol).design is not Mechanism.design
     return stated if stated is None else stated * (1.0 if by_formula else (1 + MARGIN) ** 2) * (1 - _DIGITS_SHOWN)
 

@@ -28,7 +28,7 @@ Z = 1.959963984540054
 Weights = tuple[tuple[float, int], ...]
 
 _ALONE: Weights = ((1.0, 1),)
-# Sizes are told apart by 2 %; what is below a thousandth of the largest moves no quantile.
+# Sizes that differ by less than 2 % are one; what is below a thousandth of the largest moves no quantile.
 _SIZES, _SMALL = 32, 1e-3
 # A sum is tabulated in so many steps of a standard deviation, up to 32 of them on each side, and smoothed by two steps.
 _STEPS, _TABLE, _SMOOTH = 2048, 1 << 17, 2.0

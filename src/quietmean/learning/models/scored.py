@@ -8,7 +8,7 @@ r z with z = M y. Its rounds are
 2. *lengths*: which logarithmic cell the length \|r z\| is in, and F(w z z') within a bound, which makes M better.
 3. *scores*: one step with scores that are cut at the length C, which comes from the cells.
 4. *lengths* again, about what that step gave: the C of all later rounds comes from these.
-5. *scores* from here on. Until one is no longer than noise makes it, they also have the information v of scores that are not
+5. *scores* from here on. Until one is as short as noise makes it, they also have the information v of scores that are not
    cut, and the squares of all.
 
 The answer is the solution of the clipped equation: the mean of r z min(1, C / \|r z\|) is 0. C makes least
@@ -268,7 +268,7 @@ class ScoredRounds(FitState):
         self.round = number
 
     def _short(self, step: Array) -> Array:
-        """A step that moves no usual predictor too far, where that is no number of the data's own scale."""
+        """A step that moves no usual predictor too far, unless the model is linear."""
         if self._linear:
             return step
         far = math.sqrt(self._size) * float(np.linalg.norm(step)) / max(math.sqrt(self._usual), 1e-300)
