@@ -46,6 +46,9 @@ WHOLE: dict[str, dict[str, Any]] = {
     "two tables": {"statistic": [CROSS, {"kind": "histogram", "column": "age", "bins": 2, "share": 3.0}]},
     "private count": {"statistic": [CROSS], "count": "private", "most_records": 50},
     "first row": {"statistic": [CROSS], "unit": "person", "rows": "first"},
+    "count": {"statistic": [{"kind": "count", "where": "age >= 50"}]},
+    "two counts": {"statistic": [{"kind": "count", "where": "age >= 50"}, {"kind": "count", "where": "b == 'k'", "share": 3.0}]},
+    "private counts of a part": {"statistic": [{"kind": "count", "where": "b == 'k'"}], "count": "private", "most_records": 50},
     "small epsilon": {"statistic": [CROSS], "epsilon": 0.03},
     "large epsilon": {"statistic": [CROSS], "epsilon": 4.0},
 }

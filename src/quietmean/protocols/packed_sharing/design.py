@@ -265,8 +265,9 @@ def _shaped(requested: Settings, target: Target, largest: float | None) -> Setti
     is_whole = is_laplace and target.rounded == 0
     region = given_value(requested.region, ANY if is_whole else BOX)
     if largest is None:
-        # Of one table replacing a record changes two cells.
-        largest = target.l1_change / 2 if is_whole else target.sensitivity
+        # Of one table replacing a record changes two cells; the cube that is taken for the domain, all numbers.
+        cells = max(target.l1_change / 2, target.sensitivity / math.sqrt(target.dimension)) if is_whole else 0.0
+        largest = cells or target.sensitivity
     half = target.sensitivity / 2
     in_box = half / math.sqrt(target.dimension)
     weight = 1.0 if target.unit == PrivacyUnit.PARTY else OPEN
