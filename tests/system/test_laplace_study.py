@@ -77,6 +77,24 @@ def test_a_table_by_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert document["over_curator"] < 1.2
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("protocol", ["packed-sharing", "secagg", "secagg-plus", "central-dp"])
+@pytest.mark.parametrize(
+    "question", ["count(where=sex == 'f')", "count(ill in {no, yes}, level=yes)", "histogram(ill in {no, yes})"]
+)
+def test_a_count_by_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: str, question: str) -> None:
+    """What a plan promises, a run gives: of one cell, of a level, of a table, by every protocol that draws Laplace noise."""
+    data = tmp_path / "data.csv"
+    data.write_text(table(0) + "".join(table(party).partition("\n")[2] for party in range(1, PARTIES)))
+    options = ["--protocol", protocol, "--with", "noise=laplace", "--parties", str(PARTIES), "--out", str(tmp_path / "run")]
+    main(["run", str(data), question, *([] if "ill" in question else ["sex in {f, m}"]), *options, "--json"])
+    (answer,) = json.loads(capsys.readouterr().out)["statistics"]
+    exact, cells = truth(list(range(PARTIES))), ("f:no", "f:yes") if "where" in question else ("f:yes", "m:yes")
+    found, error = (answer[name]["yes"] if "histogram" in question else answer[name] for name in ("estimate", "standard_error"))
+    assert 0.5 < error < 30
+    assert abs(found - sum(exact[cell] for cell in cells)) <= FAR * error + 0.5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["packed-sharing", "secagg"])
 def test_a_party_that_is_killed_leaves_enough_shares(tmp_path: Path, tool: ModuleType, protocol: str) -> None:

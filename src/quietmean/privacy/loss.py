@@ -283,7 +283,12 @@ class LossConversion:
     def group_epsilon(self, mu: float, times: float, delta: float) -> float:
         """What is shown at ``delta`` if the value may change ``times`` as much, at least once; rounded up."""
         if self.stated and mu > 0:
-            return self.charge(mu).of_group(math.ceil(times)).epsilon(delta)
+            charge, members = self.charge(mu), math.ceil(times)
+            if not charge.beta or members == 1:
+                return charge.of_group(members).epsilon(delta)
+            # A rare event of one change takes of a group's delta by the epsilon that is stated.
+            epsilon = members * charge.pure
+            return epsilon if charge.of_group(members, epsilon).epsilon(delta) <= epsilon else math.inf
         return self.epsilon(times * mu, delta)
 
 
