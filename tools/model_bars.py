@@ -411,6 +411,9 @@ whose own error takes up to half a point of the coverage at 10,000.
 terms were independent. *Type I*: p-values below 5 % of the number that goes with nothing, where at least 20 studies have one.
 *Width*: the standard error over that of pooled data, the median. *Unknown*: terms in percent that noise hides, or that have
 the flag `not-settled`. *Flags*: percent of the studies.
+
+| model | records | epsilon | population | type I | width | unknown | flags |
+|---|---:|---:|---:|---:|---:|---:|---|
 """
 
 TEST_HEAD = """
