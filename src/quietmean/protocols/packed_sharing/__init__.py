@@ -128,8 +128,17 @@ def _planned_for(protocol: PackedSharing, target: Target, domain: InputDomain) -
     """Itself where the domain lies in its region, else on a grid for any domain as large as this one."""
     if value_region(protocol, target, 1.0).contains(domain):
         return protocol
-    gridless = replace(protocol, region=ANY, **dict.fromkeys(("prime", "step", "sigma", "clip"), OPEN))
+    region = BALL if _is_in_ball(protocol, target, domain) else ANY
+    gridless = replace(protocol, region=region, **dict.fromkeys(("prime", "step", "sigma", "clip"), OPEN))
     return designed(gridless, target, domain.largest)[0]
+
+
+def _is_in_ball(protocol: PackedSharing, target: Target, domain: InputDomain) -> bool:
+    """Is a whole value in the ball around 0 whose diameter is the sensitivity? What rounding adds to its norm is bounded then."""
+    if not protocol.one_unit or protocol.shares:
+        return False
+    ball = replace(protocol, region=BALL, centre=0.0, clip=target.sensitivity / 2)
+    return value_region(ball, target, 1.0).contains(domain)
 
 
 def _noise_variance(protocol: PackedSharing, target: Target) -> float:
