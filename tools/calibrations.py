@@ -27,7 +27,9 @@ def main() -> None:
     before, after = without(PAGE.read_text(encoding="utf-8")).split(HEAD)
     with one_thread():
         table = "".join(map(rows, DROPOUTS))
-    PAGE.write_text(before + HEAD + table + after[after.index("\n\n") + 1 :] + ending(PAGE.name), encoding="utf-8")
+    PAGE.write_text(
+        before + HEAD + table + after[after.index("\n\n") + 1 :] + ending(f"measurements/{PAGE.name}"), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

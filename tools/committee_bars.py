@@ -347,7 +347,7 @@ def main() -> int:
             [scale_row(row) for row in rows],
         ),
     )
-    PAGE.write_text(page + ending(PAGE.name))
+    PAGE.write_text(page + ending(f"measurements/{PAGE.name}"))
     return 0
 
 

@@ -397,7 +397,7 @@ def main() -> None:
         names = given.protocol or [name for name in sorted(registry()) if joinable(name)]
         asyncio.run(run(given.path, names, range(given.studies), given.at_once))
     else:
-        PAGE.write_text(page(stories(given.path)) + ending(PAGE.name))
+        PAGE.write_text(page(stories(given.path)) + ending(f"measurements/{PAGE.name}"))
 
 
 if __name__ == "__main__":

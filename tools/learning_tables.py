@@ -314,7 +314,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--page", type=Path, default=PAGE)
     given = parser.parse_args()
-    given.page.write_text(page(given.seeds, given.jobs) + ending(PAGE.name))
+    given.page.write_text(page(given.seeds, given.jobs) + ending(f"measurements/{PAGE.name}"))
     sys.stdout.write(f"{given.page}\n")
 
 

@@ -262,7 +262,7 @@ def main() -> None:
     found = all_lines(_line_of, len(_questions()), chosen.studies, chosen.processes, chosen.resume)
     if chosen.studies == STUDIES:
         lines = "".join(f"{line}\n" for line in said_once("".join(found).splitlines()))
-        PAGE.write_text(HEAD + lines + ending(PAGE.name), encoding="utf-8")
+        PAGE.write_text(HEAD + lines + ending(f"measurements/{PAGE.name}"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -247,7 +247,7 @@ def main() -> int:
     if "--print" in sys.argv[1:]:
         print(page)
     else:
-        PAGE.write_text(page + ending(PAGE.name))
+        PAGE.write_text(page + ending(f"measurements/{PAGE.name}"))
     return 0
 
 

@@ -374,7 +374,7 @@ def main() -> None:
     texts = all_lines(_lines, count, chosen.seeds, chosen.processes, chosen.resume)
     bars = "".join(texts[: len(PARTS)])
     coverages = "".join(f"{row}\n" for row in said_once("".join(texts[len(PARTS) :]).splitlines()))
-    PAGE.write_text(f"{HEAD}{bars}{coverage_bars.HEAD}{coverages}{TAIL}{ending(PAGE.name)}", encoding="utf-8")
+    PAGE.write_text(f"{HEAD}{bars}{coverage_bars.HEAD}{coverages}{TAIL}{ending(f'measurements/{PAGE.name}')}", encoding="utf-8")
 
 
 TAIL = """

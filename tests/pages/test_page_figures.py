@@ -162,3 +162,12 @@ def test_no_two_pages_keep_their_lines_under_one_name() -> None:
     names = [beginning for _, beginning in beginnings]
     assert all(name.isalpha() for name in names), beginnings
     assert len(set(names)) == len(names), beginnings
+
+
+def test_each_tool_ends_its_page_with_the_figures_of_that_page(tool: ModuleType) -> None:
+    """By its place in the docs: a name alone is found after everything is measured to be no page."""
+    for path in sorted((ROOT / "tools").glob("*.py")):
+        for called in re.findall(r"\bending\((.*?)[,)]", path.read_text(encoding="utf-8")):
+            if called not in ("page: str", "page"):
+                page = called.strip("f\"'").replace("{PAGE.name}", f"{path.stem.replace('_', '-')}.md")
+                assert page in tool.PAGES, (path.name, called)
