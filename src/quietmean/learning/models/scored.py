@@ -177,7 +177,11 @@ class ScoredRounds(FitState):
     @property
     def _heaviest(self) -> float:
         """The largest expected information in the first round."""
-        return float(self._family.expected(np.array([self.null + self._offset]))[0]) * self._most_rows
+        return self._expected(self.null + self._offset)
+
+    def _expected(self, predictor: float) -> float:
+        """The expected information of a record all of whose rows have such a predictor."""
+        return float(self._family.expected(np.array([predictor]))[0]) * self._most_rows
 
     def _is_full(self, number: int) -> bool:
         """Whether a round that may be read also has the information and the squares: until one is settled."""
@@ -271,13 +275,8 @@ class ScoredRounds(FitState):
         """A step that moves no usual predictor too far, unless the model is linear."""
         if self._linear:
             return step
-        far = math.sqrt(self._size) * float(np.linalg.norm(step)) / max(math.sqrt(self._usual), 1e-300)
+        far = math.sqrt(self._size) * float(np.linalg.norm(step)) / max(math.sqrt(self._expected(self.null)), 1e-300)
         return step * min(1.0, LONGEST_STEP / max(far, 1e-300))
-
-    @property
-    def _usual(self) -> float:
-        """The expected information of a record without terms."""
-        return float(self._family.expected(np.array([self.null]))[0]) * self._most_rows
 
     def _begin(self, score: Array, information: Array, noise: float, scales: tuple[float, ...]) -> None:
         """The rounding and a start from moments. What noise may make alone, is not believed."""
@@ -331,14 +330,13 @@ class ScoredRounds(FitState):
         reads = self._rounds - BEFORE
         costs = self._size * (bounds * noise) ** 2 / reads + _BIAS * tails**2
         self.spread = float(counted @ middles**2) / self._size
+        best = _longest_of_least(bounds, costs)
         if not self._linear:
             errors = np.sqrt((bounds * noise) ** 2 / reads + self.spread / max(self.records, 1.0))
-            hardly = np.where(tails <= _DRAWS * errors, costs, math.inf)
-            best, cheapest = _longest_of_least(bounds, costs), _longest_of_least(bounds, hardly)
+            cheapest = _longest_of_least(bounds, np.where(tails <= _DRAWS * errors, costs, math.inf))
             if errors[cheapest] <= _DEARER * math.hypot(errors[best], tails[best]):
                 best = cheapest
             return float(bounds[best]), float(tails[best])
-        best = _longest_of_least(bounds, costs)
         # No score within the bounds is longer than the upper end of its cell: nothing is supposed of cells that noise hides.
         most = np.maximum(edges - bounds[best], 0.0)
         return float(bounds[best]), max(float(shares @ most) + _SURE * error * float(np.linalg.norm(most)), 0.0)
@@ -384,13 +382,12 @@ class ScoredRounds(FitState):
     def _take_information(self, information: Array, error: float) -> None:
         """Take an information with such noise into what is known of it; where it depends on the place, the last counts most."""
         before = math.inf if self._linear else math.hypot(float(self.deviations[1]), 0.0 if self.weight else _DOUBTED)
-        part = 1.0 if error == 0 else 1 / (1 + (error / before) ** 2)
+        part = _part_of(error, before)
         self.information = self.information + part * (information - self.information)
         self.deviations[1] = error * math.sqrt(part)
 
     def _take_squares(self, squares: Array, error: float) -> None:
-        before = float(self.deviations[2]) or math.inf
-        part = 1.0 if error == 0 or self._linear else 1 / (1 + (error / before) ** 2)
+        part = _part_of(error, math.inf if self._linear else float(self.deviations[2]) or math.inf)
         self.squares = self.squares + part * (squares - self.squares)
         self.deviations[2] = error * math.sqrt(part)
 
@@ -398,6 +395,11 @@ class ScoredRounds(FitState):
 def _longest_of_least(bounds: Array, costs: Array) -> int:
     """The place of the longest of the bounds that cost least: without noise one that cuts nothing wherever the step leads."""
     return int(np.argmax(np.where(costs <= costs.min(), bounds, 0.0)))
+
+
+def _part_of(error: float, before: float) -> float:
+    """How much what is released with such noise counts beside what was known ``before`` with other noise, from 0 to 1."""
+    return 1.0 if error == 0 else 1 / (1 + (error / before) ** 2)
 
 
 def _directions(information: Array, error: float, usual: float = 1.0) -> tuple[Array, Array]:
