@@ -384,7 +384,8 @@ def test_a_plan_says_what_laplace_noise_would_give_and_take(protocol: str, asked
     assert "laplace" not in str(getattr(plan.protocol, "noise", ""))
     said = other_noise(plan, {})
     assert said is not None
-    assert f"would be {error} times as large, and take {share} times as much of a budget that studies share" in said
+    assert f"would be {error} times as large; if several studies share one budget, it takes {share} times as much of it" in said
+    assert "(--with noise=laplace)" in said
     back = other_noise(calibrate(asked, get_protocol(protocol)(noise="laplace")), {"noise": "laplace"})
     assert back is not None
     assert back.startswith("Gaussian noise")

@@ -308,7 +308,7 @@ def test_a_study_in_which_nobody_has_a_record_says_so(site: Path, capsys: pytest
     typed(f"study combine study.sealed {' '.join(f'{name}.contribution' for name in NAMES)}")
     said = capsys.readouterr().out
     assert "No party has a record of this. Nothing is known." in " ".join(said.split())
-    assert "The noise is larger than the value" not in said
+    assert "The noise hides" not in said
     assert "nan" not in said
 
 

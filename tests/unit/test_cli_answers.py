@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from rich.console import Console
 
 from quietmean.cli.answers import ResultScreen, print_answers
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.tidy import Term
 from quietmean.studies.outcome.first_screen import first_screen
+from quietmean.studies.outcome.hidden import what_is_hidden
 from support.outcomes import EVERY_KIND, finished, records_of, truth_of
 
 
@@ -80,6 +84,26 @@ def test_what_noise_hides_comes_with_what_to_change() -> None:
     receipt = json.loads(json.dumps(finished("mean(x)", "linear-regression(y ~ x)", noise=60.0).receipt(), default=str))
     (hidden,) = [line for line in " ".join(" ".join(first_screen(receipt)).split()).split("! ") if line.startswith("HIDDEN")]
     assert "Ask for a larger epsilon, more records or fewer levels." in hidden
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("small-cell", ""), "so 1 ratio is not known: t (a, b) 0. The noise hides 1 of the 9 values: t (a, b) 1. Ask for"),
+        (("small-cell", "small-cell"), "A count is too small for this noise, so 2 ratios are not known: t (a, b) 0 and 1. Ask"),
+        (("", ""), "The noise hides 2 of the 9 values: t (a, b) 0 and 1. Ask"),
+    ],
+)
+def test_what_is_hidden_says_why(flags: tuple[str, ...], said: str) -> None:
+    unknown: Any = dict.fromkeys(("estimate", "error", "noise_error", "statistic", "p_value", "n"), math.nan)
+    ends: Any = dict.fromkeys(("population", "noise"), (math.nan, math.nan))
+    terms = [
+        Term("t (a, b)", "crosstab", "", f"{at}", flags=(flag,), label=f"{at}", **unknown, **ends)
+        for at, flag in enumerate(flags)
+    ]
+    text = what_is_hidden(terms, 9)
+    assert said in text
+    assert text.endswith("Asking again costs privacy again.")
 
 
 def test_tests_stand_below_their_own_statistic() -> None:

@@ -73,7 +73,7 @@ def test_protocols_of_a_plan(left_out: str, capsys: pytest.CaptureFixture[str]) 
     main(question)
     first = capsys.readouterr().out
     main([*question, "--details"])
-    _, _, details = capsys.readouterr().out.partition("With your data:")
+    _, _, details = capsys.readouterr().out.partition("Next ")
     names = {row["protocol"] for row in [*candidates, *bounded]}
     words = {f"{row['bytes_per_party']:.0f}" for row in candidates}
     assert ("inca" in names) != bool(left_out)

@@ -90,6 +90,8 @@ def test_every_read_from_a_terminal_is_at_such_a_prompt() -> None:
     ("kept", "wrong", "said"),
     [
         (["ages", "age"], "number", "Type numbers, levels or yes-no."),
+        (["ages"], "", "Type the name of a column"),
+        (["ages", "sex", "levels"], "", "Type levels, such as"),
         (["ages", "age", ""], "ten", "Type a number, such as"),
         (["ages", "age", "", "0", "110", "", "1"], "a few", "Type a whole number, such as"),
     ],

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.readable import Phrase
 from quietmean.statistics import Workload, parse_statistic, read_text, registry
 from quietmean.statistics.compared import COMPARED, compared_in
 from quietmean.statistics.tidy import terms_of
@@ -111,6 +112,16 @@ def test_the_direction_is_that_of_the_number_and_is_on_the_first_screen(text: st
         assert value > nothing
         assert math.isfinite(value)
     assert any(line in shown for shown in first_screen({"result": {"statistics": [answer]}}))
+
+
+def test_every_line_has_a_form_that_other_languages_have_and_is_the_same_text() -> None:
+    lines = [line for text in dict.fromkeys(ASKED) for line in compared_in(document(text).get("summary", {}))]
+    assert [line for line in lines if not isinstance(line, Phrase)] == []
+    assert len({line.template for line in lines if isinstance(line, Phrase)}) == 5
+    # What a column is called is no word of a form.
+    (odd,) = compared_in({COMPARED: {"difference": "a against b minus c"}})
+    assert odd == "difference: a against b minus c"
+    assert not isinstance(odd, Phrase)
 
 
 def test_nothing_is_said_where_more_than_two_groups_are_compared() -> None:

@@ -32,6 +32,7 @@ from quietmean.core.output import Output
 from quietmean.core.readable import count_of
 from quietmean.core.readable import printable as readable_line
 from quietmean.statistics.printed import lines_of_terms, notes_of, sentences_about
+from quietmean.statistics.tidy import about_n
 from quietmean.studies.outcome.first_screen import first_screen
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def print_answers(document: Mapping[str, Any]) -> None:
     documents, certificate = document["statistics"], document["certificate"]
     for line in lines_of_terms(documents):
         out.print(line)
-    for sentence in sentences_about(documents, counted_text(certificate["unit"], certificate.get("rows"))):
+    counted = counted_text(certificate["unit"], certificate.get("rows"))
+    out.print(about_n(counted))
+    for sentence in sentences_about(documents, counted):
         out.print(sentence)
 
 

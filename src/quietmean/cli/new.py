@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from quietmean.cli.common import refuse_stray
 from quietmean.cli.console import at_prompt, err, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.screens import NEXT, print_lines, rows
+from quietmean.cli.screens import NEXT, THEN, print_lines, rows
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
@@ -184,7 +184,7 @@ def new_command(
     if proposed is not None:
         lines += indented("Tip", proposed)
     # First how precise it can be: an invitation comes after.
-    after = f"{'Then':<{len('Next      ')}}quietmean study invite {quote(str(save))} --key YOUR.key"
+    after = f"{THEN}study invite {quote(str(save))} --key YOUR.key"
     print_lines([*lines, f"{NEXT}plan --study {quote(str(save))} --parties N --records N", after])
 
 
@@ -220,11 +220,14 @@ def _listed(path: Path, names: Collection[str]) -> Dictionary:
 def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> dict[str, Any]:
     """The columns, and the fields of [study], that were asked for."""
     answers: dict[str, Any] = {"name": name or _ask("name of the study", str, "study")}
-    columns: list[dict[str, Any]] = []
-    while column := _ask("column (empty: that was all)" if columns else "first column", str, ""):
+    # What is asked of columns is the usual: anything else is a question of its own.
+    err.print("This asks for the mean of numbers, and for the proportion of each level.")
+    err.print(f"For a table: Ctrl-C, then {_TABLE}")
+    columns = [{"name": _ask("first column", _name), **_ask_column()}]
+    while column := _ask("column (empty: that was all)", str, ""):
         columns.append({"name": column, **_ask_column()})
-    answers["epsilon"] = _ask("epsilon", float, epsilon)
-    answers["colluding"] = _ask("parties that may pool what they see (empty: one in ten)", int, colluding)
+    answers["epsilon"] = _ask("epsilon (smaller: more private, and less precise)", float, epsilon)
+    answers["colluding"] = _ask("parties that may collude, that is share all they see (empty: one in ten)", int, colluding)
     return answers | {"column": columns}
 
 
@@ -233,9 +236,19 @@ def _ask_column() -> dict[str, Any]:
     if kind == "yes-no":
         return {"boolean": True}
     if kind == "levels":
-        return {"levels": _ask("  levels, separated by commas", lambda text: [level.strip() for level in text.split(",")], [])}
+        return {"levels": _ask("  levels, separated by commas", _levels)}
     bounds = {"low": _ask("  lowest value (public)", float), "high": _ask("  highest value (public)", float)}
     return bounds | {"missing": INDICATOR}
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+def _levels(text: str) -> list[str]:
+    return [_name(level.strip()) for level in text.split(",")]
 
 
 def _kind(text: str) -> str:
@@ -244,10 +257,14 @@ def _kind(text: str) -> str:
     return text
 
 
+# How to ask for more than means and proportions.
+_TABLE = 'quietmean study new "crosstab(sex in {f, m}, ill in yes/no)"'
 # What a good answer is.
 _GOOD: dict[Callable[[str], Any], str] = {
     float: "Type a number, such as 0 or 1.5.",
     int: "Type a whole number, such as 2.",
+    _name: "Type the name of a column, such as age.",
+    _levels: "Type levels, such as f, m.",
     _kind: "Type numbers, levels or yes-no.",
 }
 

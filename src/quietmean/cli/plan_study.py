@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from quietmean.cli.console import out, print_json, progress, warn
 from quietmean.cli.options import StudyOptions
-from quietmean.cli.screens import print_lines
+from quietmean.cli.screens import NEXT, print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.protocols import resolve
@@ -66,6 +67,17 @@ def plan_study(
     if shown.details:
         out.print()
         print_lines([*planned.sentences()])
+        out.print()
+    print_lines([f"{NEXT}{_after(path, options, sealed)}"])
+
+
+def _after(path: Path, options: StudyOptions, sealed: Sealed | None) -> str:
+    """What comes after the plan: parties are invited; those that are known look at what they would agree to."""
+    study, key = quote(str(path)), "--key YOUR.key"
+    if sealed is None and options.roster is None:
+        return f"study invite {study} {key}"
+    roster = "" if options.roster is None else f" --roster {quote(str(options.roster))}"
+    return f"site contract {study}{roster} {key}"
 
 
 def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:

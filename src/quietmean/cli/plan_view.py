@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from quietmean.cli.console import out, whole_words
-from quietmean.cli.screens import NEXT, WIDTH, print_lines
+from quietmean.cli.screens import NEXT, THEN, WIDTH, print_lines
 from quietmean.core.readable import (
     bound_text,
     count_of,
@@ -28,9 +28,10 @@ from quietmean.planning.influence import Checked
 # So many protocols in the first table, besides the trusted curator.
 _ROWS = 5
 _CURATOR = "trusted curator (compare)"
+# The study that `study new` writes if nothing else is said.
+_STUDY = Path("study.toml")
 # Of its files, one that is missing makes the result noise.
 _ALL_FILES = "cordp-dme"
-_UNPLANNED = "not planned further"
 
 
 def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None = None, details: bool = False) -> list[str]:
@@ -52,12 +53,14 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None =
         "",
         *_below(answer, rows, kept, named),
         *([] if details else [f"{_left_out(rows, kept)}: --details"]),
-        _with_data(answer["target"]["parties"]) if saved is None else f"{NEXT}simulate {quote(str(saved))}",
+        *(_with_data(answer["target"]["parties"]) if saved is None else [f"{NEXT}simulate {quote(str(saved))}"]),
     ]
 
 
-def _with_data(parties: int) -> str:
-    return f"With your data: quietmean plan --study study.toml --parties {parties:d} --records 5000"
+def _with_data(parties: int) -> list[str]:
+    """How to plan a study of one's own; where there is none yet, first how to write it."""
+    plan = f"plan --study {_STUDY} --parties {parties:d} --records 5000"
+    return [f"{NEXT}{plan}"] if _STUDY.exists() else [f'{NEXT}study new "mean(age in 0..110)"', f"{THEN}{plan}"]
 
 
 class Row(NamedTuple):
@@ -82,7 +85,8 @@ def _row(candidate: Mapping[str, Any]) -> Row:
 
 
 def _row_left_out(other: Mapping[str, Any]) -> Row:
-    return Row(other["protocol"], math.sqrt(other["mse_at_least"]), _UNPLANNED, other["trust"], other["by_file"], least=True)
+    needs = f"see --protocol {other['protocol']}"
+    return Row(other["protocol"], math.sqrt(other["mse_at_least"]), needs, other["trust"], other["by_file"], least=True)
 
 
 def _row_of_committee(way: Mapping[str, Any]) -> Row:
@@ -137,7 +141,10 @@ def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], 
     promised = {row["protocol"]: float(row["epsilon_a_priori"]) for row in answer["candidates"]}
     limit = float(answer["target"].get("epsilon", math.inf)) * (1 + 1e-9)
     above = [row.name for row in kept if promised.get(row.name, 0.0) > limit]
-    yield from (f"! {name} guarantees epsilon {epsilon_shown(promised[name])} only" for name in above)
+    for name in above:
+        # An infinite epsilon promises nothing.
+        most = "no epsilon" if math.isinf(promised[name]) else f"epsilon {epsilon_shown(promised[name])} only"
+        yield f"! {name} guarantees {most}"
 
 
 def _left_out(rows: Sequence[Row], kept: Sequence[Row]) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 # A verdict, or the blank below it.
 OK, NO, BELOW = "OK  ", "NO  ", "    "
-NEXT = "Next      quietmean "
+NEXT, THEN = "Next      quietmean ", "Then      quietmean "
 MORE = "More      the same command with --details"
 # A line with a command to be pasted, behind its label, is never broken.
 _PASTED = re.compile(r"([A-Z][\w ]{8}|[\w ]+:) quietmean ")

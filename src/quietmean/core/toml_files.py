@@ -34,10 +34,15 @@ def decode_tables(content: bytes, path: Path, subject: str, *kinds: FileKind) ->
     return decode_toml(content, lambda reason: InputError(f"{subject} {path} cannot be read ({reason}). Correct it."))
 
 
+# The command that writes a file of a kind.
+_WRITTEN_BY = {"study file": "quietmean study new"}
+
+
 def unreadable(path: Path, subject: str, error: OSError) -> InputError:
     """Why it cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return InputError(f"{subject} {path} does not exist. Check the path.")
+        written = _WRITTEN_BY.get(subject)
+        return InputError(f"{subject} {path} does not exist. Check the path{f', or write one: {written}' if written else '.'}")
     if isinstance(error, IsADirectoryError):
         return InputError(f"{subject} {path} is a folder. Name the file.")
     return InputError(f"{subject} {path} cannot be read ({reason_of(error)}). Correct it.")

@@ -27,6 +27,7 @@ from quietmean.report.pictures import drawn_twice, pictures_of
 from quietmean.report.words import TEMPLATES, moment, rounded_down, rounded_up
 from quietmean.report.words import templates as report_templates
 from quietmean.sessions.receipt import certified
+from quietmean.statistics.compared import compared_in
 from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import in_all
 from quietmean.statistics.printed import shown as shown_term
@@ -166,7 +167,10 @@ def _in_sentences(receipt: Mapping[str, Any]) -> list[dict[str, Any]]:
         scales = [] if one is None or bounds is None else drawn_twice(one.estimate, (one.noise, one.population), bounds)
         number, says = "" if one is None else shown_term(one).estimate, finding(document, counted)
         pictures = [] if scales else pictures_of({"statistics": [document]})
-        found.append({"name": document["name"], "says": says, "number": number, "scales": scales, "pictures": pictures})
+        who = compared_in(document.get("summary", {}))
+        found.append(
+            {"name": document["name"], "says": says, "compared": who, "number": number, "scales": scales, "pictures": pictures}
+        )
     return found
 
 

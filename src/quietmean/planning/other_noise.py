@@ -37,8 +37,9 @@ def other_noise(plan: Plan, options: Mapping[str, Any]) -> str | None:
     if not (mine and others_error and math.isfinite(plan.a_priori.mu)):
         return None
     error, share = math.sqrt(others_error / mine), (other.a_priori.mu / plan.a_priori.mu) ** 2
-    noise = f"Gaussian noise (without {_NOISE}={_LAPLACE})" if has_laplace else f"Laplace noise ({_NOISE}={_LAPLACE})"
+    said = f"--with {_NOISE}={_LAPLACE}"
+    noise = f"Gaussian noise (without {said})" if has_laplace else f"Laplace noise ({said})"
     return (
-        f"{noise} would be {plain(error, 2)} times as large, and take {plain(share, 2)} times as much of a budget that studies "
-        "share"
+        f"{noise} would be {plain(error, 2)} times as large; if several studies share one budget, it takes {plain(share, 2)} "
+        "times as much of it"
     )

@@ -29,7 +29,7 @@ from quietmean.statistics.printed import (
     together,
     who_is_counted,
 )
-from quietmean.statistics.tidy import Term, terms_of
+from quietmean.statistics.tidy import Term, about_n, terms_of
 
 # A longer table is folded behind its figure, or scrolled on the screen.
 _TALL = 16
@@ -138,6 +138,7 @@ def _table(answer: Answer, document: Mapping[str, Any], truth: Answer | None) ->
     columns = _columns(answer, kept, exact)
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     notes = [_note(f"{hidden[:1].upper()}{hidden[1:]}")] if hidden else []
+    notes += [_note(about_n(answer.counted))] if "n" in columns else []
     return {"heads": list(columns), "rows": rows, "tall": len(rows) > _TALL, "key": 1}, notes
 
 

@@ -5,9 +5,11 @@ The ``summary`` of an answer has it under :data:`COMPARED`, by term or by the gr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from quietmean.core.readable import phrase
 from quietmean.statistics.columns import Column
 
 COMPARED = "compared"
@@ -31,9 +33,32 @@ def _of_two(column: Column, terms: Iterable[str], form: str, outcome: str = "") 
 
 
 def compared_in(summary: Mapping[str, Any]) -> list[str]:
-    """What the summary of an answer says of that, such as "odds-ratio, risk-ratio: smoker yes, sex m against f"."""
+    """What the summary of an answer says of that, such as "odds-ratio, risk-ratio: smoker yes, sex m against f", as phrases."""
     compared = summary.get(COMPARED)
     if not isinstance(compared, Mapping):
         return []
     texts = dict.fromkeys(str(text) for text in compared.values())
-    return [f"{', '.join(str(term) for term, own in compared.items() if own == text)}: {text}" for text in texts]
+    return [_line(", ".join(str(term) for term, own in compared.items() if own == text), text) for text in texts]
+
+
+def _line(terms: str, text: str) -> str:
+    """Such a line as a phrase, as far as it is of a known form and no name has its words."""
+    if found := _parts("only (.+) against only (.+)", text):
+        return phrase("{terms}: only {second} against only {first}", terms=terms, **found)
+    if found := _parts("how often (.+) is above (.+)", text):
+        return phrase("{terms}: how often {second} is above {first}", terms=terms, **found)
+    if found := _parts("(.+) against (.+)", text):
+        return phrase("{terms}: {second} against {first}", terms=terms, **found)
+    if found := _parts("(.+) minus (.+)", text):
+        return phrase("{terms}: {second} minus {first}", terms=terms, **found)
+    if found := _parts("()against (.+)", text):
+        return phrase("{terms}: against {first}", terms=terms, first=found["first"])
+    return f"{terms}: {text}"
+
+
+def _parts(form: str, text: str) -> dict[str, str]:
+    """The second and the first group of a text of this form; nothing of another one."""
+    found = re.fullmatch(form, text)
+    if found is None or any(re.search(r"\b(against|minus|is above)\b", part) for part in found.groups()):
+        return {}
+    return {"second": found[1], "first": found[2]}

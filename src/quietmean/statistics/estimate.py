@@ -153,6 +153,8 @@ HALF_A_RECORD = 0.5
 # The flags of a count that noise hides, of a term that is hidden as it would be shown by chance, and of coefficients that noise
 # hides or that may be any larger.
 FEW, NEAR, NOT_IDENTIFIED, SEPARATED = "few", "near-threshold", "not-identified", "separated"
+# The flag of a ratio in which a count is too small for its noise.
+SMALL_CELL = "small-cell"
 # What a study says whose answers are about its own records, so that only noise counts.
 THESE_RECORDS = "these records"
 # Flags of tests, of how far an interval of a population holds, and of what sites beyond these are like.

@@ -44,6 +44,11 @@ TEST_COLUMNS: Kinds = {
 }
 
 
+def about_n(counted: str) -> str:
+    """Say what n is, the number beside each term; ``counted``: of what."""
+    return f"n: how many {counted} have all values that the estimate needs"
+
+
 @dataclass(frozen=True)
 class Term:
     """One term of an answer: NaN for what is not known.

@@ -14,7 +14,7 @@ from quietmean.core.lazy import special
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm, ratio
-from quietmean.statistics.estimate import Flag, chi_squared_test, least_count, t_test
+from quietmean.statistics.estimate import SMALL_CELL, Flag, chi_squared_test, least_count, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis
 from quietmean.statistics.paired_columns import NOTHING, OfPair, Pair, about_spread, clearance
@@ -156,7 +156,7 @@ class McNemar(OfCells):
             estimates += cells.estimated(_log_ratio, corrected=False).of([_ODDS])
         else:
             text = "those who changed one way are within three standard deviations of the noise. No odds ratio is known"
-            flags.append(Flag("small-cell", text, (_ODDS.name,)))
+            flags.append(Flag(SMALL_CELL, text, (_ODDS.name,)))
             estimates.append(_ODDS.unknown)
         variance = max(gained + lost, 0.0) + cells.error(_TO - _BACK) ** 2
         statistic = (gained - lost) ** 2 / variance if variance > 0 else math.nan

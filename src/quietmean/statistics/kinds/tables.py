@@ -20,6 +20,7 @@ from quietmean.statistics.estimate import (
     ASK_FOR_MORE,
     CHI_SQUARED,
     HALF_A_RECORD,
+    SMALL_CELL,
     Estimate,
     Flag,
     HypothesisTest,
@@ -159,7 +160,7 @@ def _with_ratios(estimates: Estimates, cells: CellCounts) -> Estimates:
     difference = cells.estimated(_risk_difference, corrected=False, by_row=True)
     entries += difference.of(RATIOS[2:]) if present else [RATIOS[2].unknown]
     text = "a cell is within three standard deviations of the noise. The difference is known, the ratios are not"
-    flags = [Flag("small-cell", text, tuple(term.name for term in RATIOS[:2]))] if small else []
+    flags = [Flag(SMALL_CELL, text, tuple(term.name for term in RATIOS[:2]))] if small else []
     return replace(
         estimates,
         entries=(*estimates.entries, *(replace(entry, p_value=math.nan, statistic=math.nan) for entry in entries)),
@@ -249,7 +250,7 @@ class MantelHaenszel(OfCells):
         lost = tuple(row.term for row in rows if not row.known)
         if lost:
             text = "the noise nearly hides a sum over the strata. The difference is known, the ratios are not"
-            flags.append(Flag("small-cell", text, lost))
+            flags.append(Flag(SMALL_CELL, text, lost))
         value, weight = (sums["with"] - sums["without"]) / sums["weight"], sums["weight"]
         own_slopes = (slopes["with"] - slopes["without"] - value * slopes["weight"]) / weight
         rows.append(DIFFERENCE.estimate(value, used.noise_of(own_slopes), sums["differences"] / weight**2))

@@ -40,12 +40,11 @@ from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, 
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.outcome.about_intervals import about_intervals
+from quietmean.studies.outcome.hidden import and_more, what_is_hidden
 from quietmean.studies.outcome.influence import StudyInfluence
 
 # So many answers have how far a lie moves them.
 _REACHED = 2
-# Names that one line has.
-_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -147,9 +146,9 @@ class Ended:
         return [term for document in self.statistics for term in terms_of(document)]
 
     @property
-    def hidden(self) -> list[str]:
-        """Numbers that noise hides, by their names."""
-        return [f"{term.name} {term.label}".rstrip() for term in self.terms if shown(term).estimate == HIDDEN]
+    def hidden(self) -> list[Term]:
+        """Numbers that noise hides."""
+        return [term for term in self.terms if shown(term).estimate == HIDDEN]
 
     @property
     def nobodys(self) -> str:
@@ -161,7 +160,11 @@ class Ended:
     def liars(self) -> list[str]:
         """Sentences on who was found to have sent something false."""
         return [
-            *(phrase("{who} sent a wrong sum. It was corrected.", who=_and(wrong)) for wrong in [self._wrong_members] if wrong),
+            *(
+                phrase("{who} sent a wrong sum. It was corrected.", who=and_more(wrong))
+                for wrong in [self._wrong_members]
+                if wrong
+            ),
             *(
                 phrase("{who} sent a sum that no values give. It was left out.", who=self.name(int(party)))
                 for party, *_ in self.origin.get("impossible_releases", ())
@@ -224,20 +227,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _and(names: Sequence[str]) -> str:
-    if len(names) == 2:
-        return phrase("{first} and {last}", first=names[0], last=names[1])
-    listed = ", ".join(names[:_NAMED])
-    more = len(names) - _NAMED
-    return listed if more <= 0 else phrase("{listed} and {more} more", listed=listed, more=f"{more}")
-
-
 def _not_in_it(end: Ended) -> str:
     if end.failed:
-        return phrase("{who} took no part.", who=_and(end.away))
+        return phrase("{who} took no part.", who=and_more(end.away))
     if len(end.away) == 1:
-        return phrase("{who} is not in the answer ({whose} are).", who=_and(end.away), whose=end.whose)
-    return phrase("{who} are not in the answer ({whose} are).", who=_and(end.away), whose=end.whose)
+        return phrase("{who} is not in the answer ({whose} are).", who=and_more(end.away), whose=end.whose)
+    return phrase("{who} are not in the answer ({whose} are).", who=and_more(end.away), whose=end.whose)
 
 
 def _above(text: str, end: Ended) -> str:
@@ -249,19 +244,6 @@ def _false(end: Ended) -> str:
     if end.signed_sums:
         return phrase("{said} Keep the members' files of sums: their signatures prove it.", said=said)
     return phrase("{said} Keep the receipt: it names them.", said=said)
-
-
-def _hidden(end: Ended) -> str:
-    count = {"hidden": f"{len(end.hidden)}", "all": f"{len(end.terms)}"}
-    # What all names begin with is said once.
-    same, found, _ = end.hidden[0].rpartition(") ")
-    same = f"{same}) " if found and all(name.startswith(f"{same}) ") for name in end.hidden) else ""
-    names = same + _and([name.removeprefix(same) for name in end.hidden])
-    return phrase(
-        "The noise is larger than {hidden} of the {all} values: {names}. Ask for a larger epsilon, more records or fewer levels.",
-        names=names,
-        **count,
-    )
 
 
 def _whole_site(end: Ended) -> str:
@@ -305,7 +287,7 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
     AlwaysFact(
         "HIDDEN",
         lambda end: end.nobodys or end.hidden,
-        lambda end: end.nobodys or _hidden(end),
+        lambda end: end.nobodys or what_is_hidden(end.hidden, len(end.terms)),
     ),
     AlwaysFact("CLIPPED", lambda end: end.here, lambda end: "; ".join(end.here)),
     AlwaysFact(

@@ -1,0 +1,53 @@
+"""What the noise hides of the answers, in sentences: a ratio is not known as a count in it is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quietmean.core.readable import chained, counted_phrase, phrase
+from quietmean.statistics.estimate import SMALL_CELL
+from quietmean.statistics.tidy import Term
+
+# Names that one line has.
+_NAMED = 4
+
+
+def and_more(names: Sequence[str]) -> str:
+    """The first names in one line, and how many more there are."""
+    if len(names) == 2:
+        return phrase("{first} and {last}", first=names[0], last=names[1])
+    listed = ", ".join(names[:_NAMED])
+    more = len(names) - _NAMED
+    return listed if more <= 0 else phrase("{listed} and {more} more", listed=listed, more=f"{more}")
+
+
+def what_is_hidden(hidden: Sequence[Term], every: int) -> str:
+    """Which of ``every`` term are ``hidden``, why, and what would show more."""
+    # A ratio itself is not too small: a count in it is.
+    ratios = [term for term in hidden if SMALL_CELL in term.flags]
+    others = [term for term in hidden if term not in ratios]
+    said = []
+    if ratios:
+        said.append(
+            counted_phrase(
+                len(ratios),
+                "A count is too small for this noise, so 1 ratio is not known: {names}.",
+                "A count is too small for this noise, so {count} ratios are not known: {names}.",
+                names=_names(ratios),
+            )
+        )
+    if others:
+        of = {"hidden": f"{len(others)}", "all": f"{every}"}
+        said.append(phrase("The noise hides {hidden} of the {all} values: {names}.", names=_names(others), **of))
+    return phrase(
+        "{said} Ask for a larger epsilon, more records or fewer levels. Asking again costs privacy again.",
+        said=chained(said, " "),
+    )
+
+
+def _names(terms: Sequence[Term]) -> str:
+    """Terms by their names, of which what all begin with is said once."""
+    names = [f"{term.name} {term.label}".rstrip() for term in terms]
+    same, found, _ = names[0].rpartition(") ")
+    same = f"{same}) " if found and all(name.startswith(f"{same}) ") for name in names) else ""
+    return same + and_more([name.removeprefix(same) for name in names])
