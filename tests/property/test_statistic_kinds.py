@@ -77,6 +77,8 @@ EXAMPLES = with_every_kind(
         "linear-regression(weight ~ age + sex)",
         "survival(age, smoker, by=sex, horizon=80, bins=5)",
         "survival(age, smoker, by=sex, strata=ended, bins=3)",
+        "survival(age, smoker, by=sex, entry=weight, start=30, bins=3)",
+        "cumulative-incidence(age, ended, entry=weight, bins=3)",
         "table-1(age, smoker)",
         "table-1(by=sex)",
         "rates(smoker, age)",

@@ -65,6 +65,8 @@ MENU = [
     "linear-regression(glu ~ bmi + race)",
     "survival(age, smoker, by=sex, bins=4)",
     "survival(age, smoker, by=sex, bins=3, strata=race)",
+    "survival(age, smoker, by=sex, entry=bmi, bins=4)",
+    "cumulative-incidence(days, race, entry=age, start=5, bins=3)",
     "table-1(by=sex)",
     "table-1(age, glu, by=race)",
     "table-1(age, race, smoker)",

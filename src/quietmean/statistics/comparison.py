@@ -41,8 +41,9 @@ class Curves:
         whole, arms = np.hstack([np.eye(len(self.strata[0]) * size)] * len(self.strata)), []
         counts, noise = whole @ self._counts, whole @ self.noise @ whole.T
         for arm in range(len(self.strata[0])):
-            block = slice(arm * size, (arm + 1) * size)
-            arms.append(Curve.of_counts(self.bins, counts[block], noise[block, block]))
+            block, late = slice(arm * size, (arm + 1) * size), [own[arm].entered for own in self.strata]
+            entered = np.sum([each for each in late if each is not None], axis=0) if late[0] is not None else None
+            arms.append(Curve.of_counts(self.bins, counts[block], noise[block, block], entered))
         return arms
 
     @property
@@ -115,7 +116,7 @@ def extent(arms: list[str], all_bins: Curves, used: Curves) -> dict[str, Any]:
     events = np.maximum(np.array([[curve.events.sum() for curve in own] for own in used.strata]).sum(axis=0), 0.0)
     count = max(len(own[0].bins) for own in used.strata)
     later = sum(
-        curve.events[len(own[0].bins) :].sum() + curve.censored[len(own[0].bins) :].sum()
+        curve.leaving[len(own[0].bins) :].sum()
         for curves, own in zip(all_bins.strata, used.strata, strict=True)
         for curve in curves
     )

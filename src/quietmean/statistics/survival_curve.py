@@ -19,7 +19,7 @@ Places = Ints
 
 @dataclass(frozen=True, eq=False)
 class TimeBins:
-    """Bins up to ``ends``, from time 0, which is a bin of its own, to the horizon: arrays of shape (bins,).
+    """Bins up to ``ends``, from the first time, 0 or another, which is a bin of its own, to the horizon: arrays (bins,).
 
     ``first`` and ``last``: between which times anyone who is in a bin left. ``numbers``: how many different times it may have
     been, infinite where times are no whole numbers. ``shown``: the last bin before each edge, (edges,); the last time, where a
@@ -47,7 +47,7 @@ class TimeBins:
         elif len(ends) > edges:
             numbers[-1] = 1.0
         shown = np.append(np.arange(1, edges - 1), len(ends) - 1)
-        ends, first, last = (np.concatenate([[0.0], ends_from_1]) for ends_from_1 in (ends[1:], first, last))
+        ends, first, last = (np.concatenate([ends[:1], ends_from_1]) for ends_from_1 in (ends[1:], first, last))
         return cls(ends, first, last, np.concatenate([[1.0], numbers]), shown)
 
     def __len__(self) -> int:
@@ -120,6 +120,10 @@ _LARGEST_POWER = 700.0
 class Curve:
     """One arm. ``events`` and ``censored``: counts by bin, (bins,); ``after``: who is still observed at the end.
 
+    Who comes under observation late is one ``censored`` less in the bin of the entry, and one less ``after`` it where that is
+    later: at risk from the next time on. ``entered``: how many there are by bin, (bins,); None where all are there from the first
+    time.
+
     ``noise``: the covariance of the noise of events, censored and after, in this order, (2 bins + 1, 2 bins + 1). Those censored
     in a bin of one time are at risk for its events, those in a bin of many times for half of them.
     """
@@ -129,17 +133,23 @@ class Curve:
     censored: Array
     after: float
     noise: Array
+    entered: Array | None = None
 
     @cached_property
     def counts(self) -> Array:
         """Events, censored and after: (2 bins + 1,)."""
         return np.concatenate([self.events, self.censored, [self.after]])
 
+    @property
+    def leaving(self) -> Array:
+        """How many are last seen in each bin, (bins,)."""
+        return self.events + self.censored + (0.0 if self.entered is None else self.entered)
+
     @cached_property
     def entering(self) -> Array:
         """How many are observed when each bin begins, (bins,)."""
-        leaving = self.events + self.censored
-        entering: Array = self.after + np.cumsum(leaving[::-1])[::-1]
+        fewer = self.events + self.censored
+        entering: Array = self.after + np.cumsum(fewer[::-1])[::-1]
         return entering
 
     @cached_property
@@ -199,10 +209,13 @@ class Curve:
         return nearest
 
     def observed(self, most: float) -> list[float]:
-        """How many of at most so many records are observed when each usable bin begins, but for single times: it never rises."""
+        """How many of at most so many records are observed when each usable bin begins, but for single times: it never rises
+        unless some come late."""
         begins = self.bins.begins[self.bins.begins < self.usable]
         variances = np.einsum("ip,pq,iq->i", self._observing[begins], self.noise, self._observing[begins])
-        nearest = monotone(self.entering[begins], np.sqrt(np.maximum(variances, 0.0)), rises=False)
+        nearest = self.entering[begins]
+        if self.entered is None:
+            nearest = monotone(nearest, np.sqrt(np.maximum(variances, 0.0)), rises=False)
         return [float(number) for number in np.clip(nearest, 0.0, None if math.isnan(most) else most)]
 
     @property
@@ -216,14 +229,19 @@ class Curve:
     def limits(self) -> tuple[Array, Array]:
         """The limits of the curve of the same records without bins, at the end of each usable bin, but for noise.
 
-        The lower one if all who are censored in a bin left before its events, the upper one if after.
+        The lower one if all who are censored in a bin left before its events, and who entered came after them; the upper one if
+        the other way round.
         """
         count = self.usable
         d, entering = self.events[:count], self.entering[:count]
-        hidden = np.where(self.bins.numbers[:count] == 1, 0.0, np.maximum(self.censored[:count], 0.0))
+        hidden, late = self.censored[:count], np.zeros(count)
+        if self.entered is not None:
+            late = np.where(self.bins.numbers[:count] == 1, 0.0, np.maximum(self.entered[:count], 0.0))
+            hidden = hidden + self.entered[:count]
+        hidden = np.where(self.bins.numbers[:count] == 1, 0.0, np.maximum(hidden, 0.0))
         fewest = np.maximum(entering - hidden, np.maximum(d, _LEAST_AT_RISK))
         low = np.cumprod(1 - d / fewest, dtype=np.float64)
-        high = np.cumprod(1 - d / np.maximum(entering, _LEAST_AT_RISK), dtype=np.float64)
+        high = np.cumprod(1 - d / np.maximum(entering + late, np.maximum(d, _LEAST_AT_RISK)), dtype=np.float64)
         return np.minimum(low, self.survival), np.maximum(high, self.survival)
 
     @cached_property
@@ -324,13 +342,15 @@ class Curve:
 
     def joined(self, bins: TimeBins, join: Array) -> Curve:
         """The curve in other bins; ``join``: the matrix that makes their counts from these."""
-        return self.of_counts(bins, join @ self.counts, join @ self.noise @ join.T)
+        own = len(self.bins)
+        entered = None if self.entered is None else join[len(bins) : -1, own:-1] @ self.entered
+        return self.of_counts(bins, join @ self.counts, join @ self.noise @ join.T, entered)
 
     @classmethod
-    def of_counts(cls, bins: TimeBins, counts: Array, noise: Array) -> Curve:
+    def of_counts(cls, bins: TimeBins, counts: Array, noise: Array, entered: Array | None = None) -> Curve:
         """Make a curve from events, censored and after, (2 bins + 1,), and the covariance of their noise."""
         own = len(bins)
-        return cls(bins, counts[:own], counts[own:-1], float(counts[-1]), noise)
+        return cls(bins, counts[:own], counts[own:-1], float(counts[-1]), noise, entered)
 
     def halved(self) -> Curve:
         """The curve in half as many bins."""

@@ -143,6 +143,11 @@ class Axis:
             edges = edges_of(plain, usual if bins is None else bins, closed=closed, scale=scale)
         return cls(column, edges, closed)
 
+    @property
+    def demanded(self) -> tuple[str, ...]:
+        """What must be known of a record so that it is not in the last cell: by default a value of the column."""
+        return () if self.column.fills_in else (self.column.name,)
+
     @cached_property
     def by_day(self) -> bool:
         """Does each bin hold at least one day of a column of dates? Then days of the calendar name bins."""
@@ -291,14 +296,14 @@ class CellIndicators(Feature):
         for dimension, axis in enumerate(self.axes):
             for event, weights in axis.events().items():
                 by_event[event] = self.along(dimension, weights)
-        return by_event | {complete_records(axis.column.name for axis in self.axes if not axis.column.fills_in): self.complete}
+        return by_event | {complete_records(name for axis in self.axes for name in axis.demanded): self.complete}
 
     @property
     def complete(self) -> Array:
         weights = np.ones(self.size)
         for dimension, axis in enumerate(self.axes):
             # What is missing is the last cell of every axis, in which nobody is where missing cells count as the middle.
-            if not axis.column.fills_in:
+            if axis.demanded:
                 weights *= self.along(dimension, 1.0 - np.eye(len(axis.labels))[-1])
         return weights
 

@@ -12,7 +12,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.compared import difference_of
 from quietmean.statistics.comparison import (
     CUT,
@@ -30,14 +30,23 @@ from quietmean.statistics.comparison import (
 from quietmean.statistics.delta_method import LEFT_OUT, multinomial, spread
 from quietmean.statistics.estimate import CHI_SQUARED, Estimate, Flag, HypothesisTest, known
 from quietmean.statistics.estimates import CurveOfTerms, Estimates, curves_in
-from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.features import Axis
 from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Released
 from quietmean.statistics.survival_curve import Curve, TimeBins
 from quietmean.statistics.tails import tails
-from quietmean.statistics.timed import ALL, USUAL_BINS, Timed, cells_by_arm, horizon_field, time_axis, timed_table
+from quietmean.statistics.timed import (
+    USUAL_BINS,
+    OfTimes,
+    Timed,
+    entered_in,
+    entry_field,
+    horizon_field,
+    risk_join,
+    start_field,
+)
 
 MEDIAN = "median"
 # The quantiles of the time to the event, by the survival at which each is read.
@@ -70,16 +79,16 @@ class Survival(Timed):
         """The levels within which arms are compared."""
         return super().strata_of(columns) if self.strata is None else list(columns.category(self.strata).categories)
 
-    def table(self, columns: Columns) -> CellIndicators:
-        """Strata, where there are any, then arms, then times, then events. Raises :class:`InputError` for strata without arms."""
-        table = super().table(columns)
+    def groups(self, columns: Columns) -> tuple[Axis, ...]:
+        """Strata, where there are any, then arms. Raises :class:`InputError` for strata without arms."""
+        arms = super().groups(columns)
         if self.strata is None:
-            return table
+            return arms
         if self.by is None:
             raise InputError(f"{self.text} compares arms within strata. Name the column whose levels are arms, as in by=arm.")
         if self.strata in (self.by, self.event):
             raise InputError(f"{self.text} has the column {self.strata!r} twice. Name another one for the strata.")
-        return CellIndicators((Axis(columns.category(self.strata)), *table.axes))
+        return (Axis(columns.category(self.strata)), *arms)
 
     def curves_of(self, estimates: Estimates) -> tuple[CurveOfTerms, ...]:
         curves = curves_in([group for group, _ in estimates.groups], rises=False)
@@ -206,7 +215,7 @@ _LEAST = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CumulativeIncidence(Statistic):
+class CumulativeIncidence(OfTimes):
     """The part of the records that had each event up to the end of each bin, where one event keeps the others from happening.
 
     ``cause`` has a level for each event, and ``censored`` is the level of records that had none until their time: by default the
@@ -225,6 +234,8 @@ class CumulativeIncidence(Statistic):
     cause: str = parameter(help="the column whose levels are the events, and being censored")
     censored: str | None = parameter(None, help="the level of records without an event, by default the first")
     by: str | None = parameter(None, help="the column whose levels are the arms")
+    entry: str | None = entry_field()
+    start: float = start_field()
     horizon: float | None = horizon_field()
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
@@ -233,19 +244,13 @@ class CumulativeIncidence(Statistic):
         ratio = scenario.expected("hazard-ratio") or 1.0
         scenario.times(self.time, self.cause, self.by, ratio, median=scenario.expected("median"), none=self.censored)
 
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (self._table(columns),)
-
-    def _table(self, columns: Columns) -> CellIndicators:
+    def ended(self, columns: Columns) -> Column:
         cause = columns.category(self.cause)
         if self.censored is not None:
             require_known("censored", self.censored, cause.categories)
         if self.by == self.cause:
             raise InputError(f"{self.text} has the column {self.by!r} for arms and for events. Name two columns.")
-        return timed_table(self.by, self._axis(columns)[0], cause, columns)
-
-    def _axis(self, columns: Columns) -> tuple[Axis, int]:
-        return time_axis(self.text, columns, self.time, self.horizon, self.bins, self.edges)
+        return cause
 
     def _causes(self, columns: Columns) -> tuple[list[str], tuple[int, ...]]:
         """The events, and the places of their levels with that of being censored last."""
@@ -261,18 +266,16 @@ class CumulativeIncidence(Statistic):
         return tuple(replace(curve, whole=arms[place // events]) for place, curve in enumerate(curves.values()))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        table = self._table(columns)
-        arms = [ALL] if self.by is None else list(columns.category(self.by).categories)
+        arms = self.arms(columns)
         events, causes = self._causes(columns)
-        bins = TimeBins.of(*self._axis(columns))
+        bins, counts, noise = self.by_arm(released, columns, causes)
         parties = columns.unit == PrivacyUnit.PARTY
         rows: list[Estimate] = []
         flags: list[Flag] = []
         at_risk: dict[str, list[float]] = {}
-        for arm, cells in zip(arms, cells_by_arm(table, len(arms), causes), strict=True):
-            counts = released.mean(table)[cells] * released.weight
-            noise = released.covariance(table)[np.ix_(cells, cells)] * released.weight**2
-            incidence = _Incidence.of(bins, counts, noise, len(events))
+        for place, (arm, own) in enumerate(zip(arms, counts, strict=True)):
+            block = slice(place * len(own), (place + 1) * len(own))
+            incidence = _Incidence.of(bins, own, noise[block, block], len(events))
             names = events if self.by is None else [f"{arm}:{event}" for event in events]
             for cause, name in enumerate(names):
                 rows += incidence.rows(cause, name)
@@ -298,18 +301,15 @@ class _Incidence:
     counts: Array
     noise: Array
     events: Array
+    kinds: int
 
     @classmethod
     def of(cls, bins: TimeBins, counts: Array, noise: Array, kinds: int) -> _Incidence:
-        """Make an incidence from cells: each event by bin, censored by bin, then what is after the last bin."""
-        count = len(bins)
-        join = np.zeros((2 * count + 1, len(counts)))
-        join[:count, : kinds * count] = np.tile(np.eye(count), kinds)
-        join[count : 2 * count, kinds * count : (kinds + 1) * count] = np.eye(count)
-        join[-1, (kinds + 1) * count :] = 1.0
-        joined = join @ counts
-        curve = Curve(bins, joined[:count], joined[count:-1], float(joined[-1]), join @ noise @ join.T)
-        return cls(curve, counts, noise, join)
+        """Make an incidence from cells, (cells,), as :func:`~quietmean.statistics.timed.risk_join` has them."""
+        entered = entered_in(counts, len(bins), kinds)
+        join = risk_join(len(bins), kinds, late=entered is not None)
+        curve = Curve.of_counts(bins, join @ counts, join @ noise @ join.T, entered)
+        return cls(curve, counts, noise, join, kinds)
 
     def rows(self, cause: int, name: str) -> list[Estimate]:
         """The cumulative incidence of one event at each edge."""
@@ -327,11 +327,25 @@ class _Incidence:
         low, high = self._limits(self.counts[own], values)
         rows = []
         for end in curve.shown.tolist():
-            noise, sampling = spread(slopes[end], self.noise), multinomial(slopes[end], self.counts)
+            noise = spread(slopes[end], self.noise)
+            sampling = multinomial(slopes[end], self.counts) if curve.entered is None else self._of_risk_sets(cause, end)
             row = Estimate.normal(f"{curve.bins.ends[end]:g}", float(values[end]), noise, sampling, (0.0, 1.0)).of(name)
             rows.append(row.widened(float(values[end] - low[end]), float(high[end] - values[end])))
         later = curve.bins.times[len(curve.shown) :].tolist()
         return rows + [Estimate.unknown(f"{time:g}", (0.0, 1.0)).of(name) for time in later]
+
+    def _of_risk_sets(self, cause: int, end: int) -> float:
+        """The variance of sampling at the end of a bin, of who had which event among those at risk in each bin before: with late
+        entries nothing says how many there were to be drawn from."""
+        curve, bins, until = self.curve, len(self.curve.bins), end + 1
+        events, risk = self.counts[: self.kinds * bins].reshape(self.kinds, bins)[:, :until], curve.at_risk[:until]
+        before = np.concatenate([[1.0], curve.survival])[:until]
+        steps = before * events[cause] / risk
+        later = steps.sum() - np.cumsum(steps)
+        # Each event takes one from all that comes later, and adds to what it is itself.
+        slopes = np.tile(-later / np.maximum(1 - curve.events[:until] / risk, _LEAST) / risk, (self.kinds, 1))
+        slopes[cause] += before / risk
+        return float(np.maximum((slopes**2 * events).sum(axis=0) - (slopes * events).sum(axis=0) ** 2 / risk, 0.0).sum())
 
     def _limits(self, own: Array, values: Array) -> tuple[Array, Array]:
         """The limits between which the incidence of one event, (usable,), is for the same records without bins, but for noise.
@@ -343,10 +357,12 @@ class _Incidence:
         entering = np.maximum(curve.entering[:count], _LEAST)
         single = curve.bins.numbers[:count] == 1
         others = np.where(single, 0.0, np.maximum(curve.events[:count] - own, 0.0))
-        hidden = np.where(single, 0.0, np.maximum(curve.censored[:count], 0.0))
+        late = np.zeros(count) if curve.entered is None else curve.entered[:count]
+        hidden = np.where(single, 0.0, np.maximum(curve.censored[:count] + late, 0.0))
         left = np.maximum(entering - others, _LEAST)
         last = left / entering * np.clip(own / np.maximum(left - hidden, np.maximum(own, _LEAST)), None, 1.0)
-        return np.minimum(np.cumsum(low * own / entering), values), np.maximum(np.cumsum(high * last), values)
+        most = entering + np.where(single, 0.0, np.maximum(late, 0.0))
+        return np.minimum(np.cumsum(low * own / most), values), np.maximum(np.cumsum(high * last), values)
 
 
 DIFFERENCE = "difference"

@@ -17,7 +17,7 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import CUT, Curves, extent, too_few_bins
 from quietmean.statistics.estimate import Estimate, Flag, chi_squared_test, exp_or_infinite, least_count, t_test
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import CellIndicators
+from quietmean.statistics.features import Axis
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.tails import quantile_of_both, tails
@@ -83,11 +83,11 @@ class HazardRatio(Timed):
     summary = "hazard ratios of arms, proportional hazards"
     one_row = True
 
-    def table(self, columns: Columns) -> CellIndicators:
-        """The table of events by arm. Raises :class:`InputError` without arms."""
+    def groups(self, columns: Columns) -> tuple[Axis, ...]:
+        """The axis of arms. Raises :class:`InputError` without arms."""
         if self.by is None:
             raise InputError(f"{self.text} compares arms. Name the column whose levels they are, as in by=arm.")
-        return super().table(columns)
+        return super().groups(columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         arms, curves = self.arms(columns), self.curves(released, columns)
