@@ -21,6 +21,7 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates
+from quietmean.statistics.coding import question_of
 from support.workloads import exact_of, released, workload_of
 
 Array = NDArray[np.float64]
@@ -136,7 +137,7 @@ def test_rates_count_the_time_from_the_entry_on() -> None:
     for own in SETS:
         records = own.load()
         entry, time, died, _ = (records := records[records[:, 0] < records[:, 1]]).T
-        span = Column(name="span", low=0, high=1000, **{"from": "time - entry"})
+        span = Column.model_validate({"name": "span", "low": 0, "high": 1000, "from": "time - entry"})
         asked = workload_of(Columns([*columns(1000), span]), "rates(died, span)")
         found = exact_of(asked, np.column_stack([records, time - entry]))
         poisson = sm.GLM(died, np.ones(len(died)), family=sm.families.Poisson(), exposure=time - entry).fit()
@@ -188,6 +189,8 @@ def test_all_from_the_beginning_is_no_delay(text: str) -> None:
     within = ", horizon=60, bins=20"
     late, plain = (exact_of(workload_of(columns(100), text.format(entry + within)), records) for entry in (", entry=entry", ""))
     np.testing.assert_allclose(late.value, plain.value, rtol=1e-10)
+    assert late.of_population is not None
+    assert plain.of_population is not None
     np.testing.assert_allclose(late.of_population, plain.of_population, rtol=1e-10)
 
 
@@ -199,6 +202,13 @@ def test_who_was_never_at_risk_is_left_out_as_if_missing() -> None:
         strange = exact_of(workload, np.vstack([records, [late] * 50]))
         plain = exact_of(workload, np.vstack([records, [[np.nan] * 4] * 50]))
         np.testing.assert_allclose(strange.value, plain.value, rtol=1e-12)
+
+
+def test_an_engine_counts_no_groups_in_which_either_time_may_be_earlier() -> None:
+    workload = workload_of(columns(100), "survival(time, died, entry=entry, bins=4)")
+    tried = workload.inside(np.full((1, 4), np.nan))
+    asked = [question_of(feature, workload.columns, tried) for feature in workload.shares]
+    assert all({"entry", "time", "died"} <= {*question.columns} and not question.cuts for question in asked)
 
 
 @pytest.mark.parametrize(
