@@ -180,7 +180,7 @@ def test_a_plan_has_the_widths_that_answers_will_have(population: str) -> None:
     noise, workload = noise_of_total(forecast.plan) / records, study.workload
     about = {"population": population} if workload.these_records else {}
     widths = []
-    for _ in range(20):
+    for _ in range(200):
         table = np.column_stack([np.clip(rng.normal(50, 12, records), 0, 110), rng.random(records) < 0.5])
         mean = workload.of_records(table).mean(axis=0) + noise * rng.standard_normal(workload.dimension)
         terms = [terms_of({**answer.to_json(), **about}) for answer in workload.decode(mean, noise, float(records))]

@@ -21,7 +21,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.protocols import configure
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
-from quietmean.statistics.allocation import made_up, noise_over_sampling, principal
+from quietmean.statistics.allocation import made_up
 from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.tails import Z
 from quietmean.studies.agreement.study import StudyTerms
@@ -211,43 +211,6 @@ def test_what_is_hopeless_is_refused_with_what_would_do() -> None:
     larger = asked.model_copy(update={"epsilon": enough["epsilon_needed"]})
     assert not Forecast(larger, larger.plan(10), 300.0).expected[0].hopeless
     Forecast(asked.model_copy(update={"accept_wide": True}), plan, 300.0).require_hope()
-
-
-def test_allocation_by_widths_has_the_least_sum_of_squared_relative_widths() -> None:
-    statistics = [
-        {"kind": "mean", "column": "age"},
-        {"kind": "histogram", "column": "bmi"},
-        {"kind": "proportion", "column": "sex"},
-    ]
-
-    def total(shares: list[float] | None) -> float:
-        given = [one | {"share": share} for one, share in zip(statistics, shares or [1.0] * 3, strict=True)]
-        asked = study(*given, allocate="shares" if shares else "widths")
-        workload, rows = asked.workload, 1e6
-        mean = workload.of_records(made_up(workload.columns, 0.25)).mean(axis=0)
-        found = [one.estimates for one in workload.decode(mean, 1e-6 * workload.sensitivity, rows)]
-        return float(sum(noise_over_sampling(one)[principal(one)] ** 2 for one in found))
-
-    best = total(None)
-    assert best < total([1.0, 1.0, 1.0])
-    allocated = study(*statistics, allocate="widths").workload.allocated
-    assert allocated is not None
-    # Features of different columns: the optimum is that of the formula, and every other division is worse.
-    for place in range(3):
-        for factor in (0.7, 1.4):
-            moved = [share * (factor if other == place else 1.0) for other, share in enumerate(allocated)]
-            assert total(moved) > best * (1 - 1e-9)
-
-
-def test_an_unknown_allocation_is_refused() -> None:
-    with pytest.raises(InputError, match="allocate"):
-        _ = study({"kind": "mean", "column": "age"}, allocate="width").workload
-
-
-def test_what_is_agreed_on_names_the_allocated_shares() -> None:
-    asked = study({"kind": "mean", "column": "age"}, {"kind": "variance", "column": "bmi"}, allocate="widths")
-    assert asked.context()["allocated"] == list(asked.workload.allocated or ())
-    assert "allocated" not in study({"kind": "mean", "column": "age"}).context()
 
 
 @pytest.mark.parametrize("count", [{}, {"count": "private", "most_records": 400}])

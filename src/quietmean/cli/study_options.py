@@ -76,7 +76,7 @@ class TargetOptions(PromiseOptions):
         server that has the least predicted error. It is chosen once the parties are known.
     allocate
         How statistics share the budget. shares: each as it declares. widths: all intervals as narrow as possible, each relative
-        to its sampling error.
+        to its sampling error. Default widths where guesses of all numbers tell it and no statistic declares a share.
     population
         What intervals are about. beyond: more people than these, with sampling error. "these records": these alone, with the
         noise only, as for registers and official figures. Default beyond.
@@ -92,7 +92,7 @@ class TargetOptions(PromiseOptions):
     colluding: int | None = None
     dropouts: float = 0.0
     protocol: str = "auto"
-    allocate: str = "shares"
+    allocate: str | None = None
     population: Literal["beyond", "these records"] | None = None
     accept_wide: bool = False
 

@@ -8,11 +8,12 @@ statistic that asks how they go together, and every version makes the same ones.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import MEAN_OF_ROWS, PrivacyUnit
 from quietmean.core.lazy import special
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import Column, Columns
@@ -29,6 +30,9 @@ _ROWS = 2048
 _RELATION = 0.5
 # Noise per record of the public table, so small that errors are linear in it.
 _TINY = 1e-6
+# A statistic has this part of its equal share at least, so that others do not have to tell all that it asks for.
+_LEAST_SHARE = 1e-4
+_ROUNDS = 10
 
 
 def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
@@ -97,26 +101,81 @@ def principal(estimates: Estimates) -> int:
     return int(order[(len(order) - 1) // 2])
 
 
+def knows_widths(workload: Workload) -> bool:
+    """Are there several statistics whose widths public guesses tell, and none that declares a share of its own?"""
+    alike = all(statistic.share == 1.0 for statistic in workload.statistics)
+    guessed = all(column.guess or column.origin or not column.numeric for column in workload.columns)
+    return len(workload.statistics) > 1 and alike and guessed
+
+
 def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     """Shares that make the sum of squared widths, each relative to its sampling error, least; of all statistics, in their order.
 
-    The sampling error is but the unit of a width, from how far values spread: a study about these records has the same.
-    Weights sqrt(kappa / D) of features, kappa the noise of a statistic's principal estimate over its sampling error: shares
-    kappa D. With three digits, so that all machines have the same; times the shares that the study declares.
+    The sampling error is but the unit of a width, from how far values spread: a study about these records has the same. What
+    several statistics know is read from all of them (:class:`~quietmean.statistics.coding.Decoder`): a margin that a table
+    tells as well gets what it still needs, and ``_LEAST_SHARE`` of the budget at least. With three digits, so that all machines
+    have the same; a share that the study declares multiplies the width.
     """
-    noise_ratios = []
+    ratios = _noise_ratios(workload)
+    usual = float(np.nanmedian(ratios)) if np.isfinite(ratios).any() else 1.0
+    # A statistic without a sampling error, such as a count of all records, gets the median share.
+    wanted = np.where(np.isnan(ratios), usual, ratios) / usual
+    wanted *= [statistic.total_share(workload.declared) for statistic in workload.statistics]
+    # Of statistics that know nothing of each other's features this is the optimum already.
+    shares, weights = (
+        wanted,
+        wanted**2 / [_noise_by_coordinate(_alone(workload, each), each).sum() for each in workload.statistics],
+    )
+    for _ in range(_ROUNDS if len(shares) > 1 else 0):
+        # All fall alike at the optimum, to which this goes (Silvey, Titterington and Torsney 1978).
+        shares = shares * np.sqrt(_gains(replace(workload, allocated=tuple(shares.tolist())), weights))
+        shares = np.maximum(shares / shares.sum(), _LEAST_SHARE / len(shares)) * wanted.sum()
+    return tuple(float(f"{share:.3g}") for share in shares)
+
+
+def _gains(workload: Workload, weights: Array) -> Array:
+    """By how much the weighted sum of noise falls where the share of each statistic grows, (statistics,)."""
+    noise = np.zeros(workload.dimension)
+    for statistic, weight in zip(workload.statistics, weights, strict=True):
+        noise += weight * _noise_by_coordinate(workload, statistic)
+    ends = np.cumsum([feature.size for feature in workload.scales])
+    shares = dict.fromkeys(workload.scales, 0.0)
+    for feature, share in workload.shares.items():
+        shares[workload.whole(feature)] += share
+    parts = np.split(noise, ends[:-1])
+    gain = {feature: float(part.sum()) / shares[feature] for feature, part in zip(workload.scales, parts, strict=True)}
+    features = [dict.fromkeys(workload.with_columns(statistic).features) for statistic in workload.statistics]
+    return np.array([sum(gain[workload.whole(feature)] for feature in own) / len(own) for own in features])
+
+
+def _noise_by_coordinate(workload: Workload, statistic: Statistic) -> Array:
+    """What each coordinate of the vector adds to the noise variance of all numbers that a statistic reads, (d,), as encoded.
+
+    In units of the noise that a sensitivity of 1 has.
+    """
+    decoder, noise = workload.decoder(), np.zeros(workload.dimension)
+    for feature in dict.fromkeys(workload.with_columns(statistic).features):
+        read = decoder.read[decoder.places[feature]]
+        # Sums of cells are encoded where these are wanted.
+        encoded = feature.response(workload.scales[feature], 0.0) @ read if feature in workload.scales else read
+        noise += (encoded**2).sum(axis=0)
+    return noise * workload.sensitivity_of_record**2
+
+
+def _alone(workload: Workload, statistic: Statistic) -> Workload:
+    """One statistic of a study, asked alone; a person's rows count as records, for how far values spread is guessed of these."""
+    unit = PrivacyUnit.RECORD if workload.of_persons else workload.unit
+    return replace(workload, statistics=(statistic,), allocated=None, unit=unit, rows=MEAN_OF_ROWS)
+
+
+def _noise_ratios(workload: Workload) -> Array:
+    """Noise over sampling error of each statistic's principal term, if it were asked alone; NaN without a sampling error."""
+    ratios = []
     for statistic in workload.statistics:
-        alone = Workload(workload.columns, (statistic,), PrivacyUnit.RECORD if workload.of_persons else workload.unit)
+        alone = _alone(workload, statistic)
         mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
         # Both errors are for _ROWS records, as for all other statistics.
         estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
-        ratio = noise_over_sampling(estimates)
-        kappa = float(ratio[principal(estimates)])
-        noise_ratios.append(kappa / _TINY if math.isfinite(kappa) and kappa > 0 else math.nan)
-    usual = float(np.nanmedian(noise_ratios)) if np.isfinite(noise_ratios).any() else 1.0
-    # A statistic without a sampling error, such as a count of all records, gets the median share.
-    relative = [(usual if math.isnan(noise_ratio) else noise_ratio) / usual for noise_ratio in noise_ratios]
-    return tuple(
-        float(f"{statistic.total_share(workload.declared) * factor:.3g}")
-        for statistic, factor in zip(workload.statistics, relative, strict=True)
-    )
+        ratio = float(noise_over_sampling(estimates)[principal(estimates)])
+        ratios.append(ratio / _TINY if math.isfinite(ratio) and ratio > 0 else math.nan)
+    return np.array(ratios)

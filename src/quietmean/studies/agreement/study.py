@@ -24,7 +24,7 @@ from quietmean.protocols import Target, configure, resolve
 from quietmean.protocols.mechanism import require_privacy
 from quietmean.protocols.target import nats_in_words, require_eavesdropping
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
-from quietmean.statistics.allocation import shares_by_widths
+from quietmean.statistics.allocation import knows_widths, shares_by_widths
 from quietmean.statistics.estimate import THESE_RECORDS
 from quietmean.statistics.formulas import written_out
 from quietmean.statistics.kinds.counts import Proportion
@@ -72,8 +72,9 @@ class StudyTerms(JointTerms):
     # differ by one record that is there or not.
     count: CountVisibility = CountVisibility.PUBLIC
     most_records: int | None = Field(default=None, ge=1, le=1 << 20)
-    # shares: as declared. widths: so that the sum of squared interval widths is least, each relative to its sampling error.
-    allocate: str = "shares"
+    # shares: as declared. widths: so that the sum of squared interval widths is least, each relative to its sampling error; by
+    # default where no statistic declares a share and all columns of numbers have a guess of how far they spread.
+    allocate: str | None = None
     # How many records all parties have together, as far as is public, or persons: for expected widths only.
     records: int | None = Field(default=None, ge=1)
     # How few and how many records one party may say that it has, and which part of all, where these are public.
@@ -291,7 +292,8 @@ class StudyTerms(JointTerms):
         columns = Columns(self.columns)
         default = tuple((Mean if column.numeric else Proportion)(column=column.name) for column in columns)
         statistics = tuple(parse_statistic(raw) for raw in self.statistics) or default
-        require_known("allocate", self.allocate, ALLOCATIONS)
+        if self.allocate is not None:
+            require_known("allocate", self.allocate, ALLOCATIONS)
         if self.count == CountVisibility.PUBLIC and self.most_records is not None:
             raise InputError('most_records has no effect where counts are public. Leave it out, or give count = "private".')
         declared = Workload(
@@ -306,7 +308,8 @@ class StudyTerms(JointTerms):
             products=self.committee is not None and bool(self.committee.products),
             these_records=self.population == THESE_RECORDS,
         )
-        return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))
+        by_widths = self.allocate == "widths" or (self.allocate is None and knows_widths(declared))
+        return replace(declared, allocated=shares_by_widths(declared)) if by_widths else declared
 
     def target(self, parties: int) -> Target:
         """What to calibrate for. By default one party in ten, at least one, may collude."""
