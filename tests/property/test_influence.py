@@ -132,7 +132,7 @@ class Receiver:
         for statistic in workload.statistics:
             readings = statistic.readings(workload.declared) if statistic.name != "variance" else ()
             for reading in {*readings[:1], *readings[-1:]}:
-                slope = reading.top @ decoder.read[decoder.places[reading.feature]]
+                slope = decoder.read.combined(reading.top, decoder.places[reading.feature])
                 sign = np.sign(np.where(np.abs(slope) > 1e-12, slope, 0.0))
                 yield from (sign, -sign)
 

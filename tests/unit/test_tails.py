@@ -149,5 +149,6 @@ def test_weights_and_covariance_are_of_the_same_noise(texts: tuple[str, ...]) ->
         view = declared._read(released)
         (first, *_) = statistic.features(declared.seen)
         for each in (view, view.sums(first, np.ones((2, first.size)))):
-            assert each.read is not None
-            assert each.deviations == pytest.approx(law.variance * each.read @ each.read.T, abs=1e-12)
+            every = np.arange(len(each.quantities))
+            read = each.read.combined(np.eye(len(every)))
+            assert each.covariance_at(every, every) == pytest.approx(law.variance * read @ read.T, abs=1e-12)

@@ -10,7 +10,7 @@ from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
-from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.influence_bounds import Around, TermReading
 from quietmean.statistics.paired_columns import OfPair
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
 from quietmean.statistics.scenario import SyntheticRecords
@@ -19,7 +19,6 @@ from quietmean.statistics.statistic import (
     Records,
     Released,
     Statistic,
-    TermReading,
     presence_of,
     raw,
     require_records,

@@ -155,10 +155,10 @@ def _noise_by_coordinate(workload: Workload, statistic: Statistic) -> Array:
     """
     decoder, noise = workload.decoder(), np.zeros(workload.dimension)
     for feature in dict.fromkeys(workload.with_columns(statistic).features):
-        read = decoder.read[decoder.places[feature]]
         # Sums of cells are encoded where these are wanted.
-        encoded = feature.response(workload.scales[feature], 0.0) @ read if feature in workload.scales else read
-        noise += (encoded**2).sum(axis=0)
+        weights = feature.response(workload.scales[feature], 0.0) if feature in workload.scales else np.eye(feature.size)
+        for _, encoded, columns in decoder.read.by_rows(weights, decoder.places[feature]):
+            noise[columns] += (encoded**2).sum(axis=0)
     return noise * workload.sensitivity_of_record**2
 
 

@@ -26,8 +26,8 @@ from quietmean.core.party import Vector
 from quietmean.core.readable import count_of
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import HALF_A_RECORD
+from quietmean.statistics.linear import LinearMap
 from quietmean.statistics.statistic import TOTAL, Feature, Released, presence_of, raw
-from quietmean.statistics.tails import Tails
 from quietmean.statistics.transforms import Transform
 
 # Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.
@@ -42,14 +42,12 @@ _ROUNDING = 1e-13
 class Decoder:
     """From the mean of vectors to quantities: public post-processing, linear.
 
-    ``read``: the matrix (q, d) and ``offset`` (q,) with quantities = read @ mean + offset. ``spread``: (q, q), their covariance
-    where the noise on every coordinate of the mean is 1. ``whole``, ``counted``, ``least`` and ``sampled``: as of
-    :class:`Released`.
+    ``read``: the matrix (q, d) and ``offset`` (q,) with quantities = read @ mean + offset. ``whole``, ``counted``, ``least``
+    and ``sampled``: as of :class:`Released`.
     """
 
-    read: Array
+    read: LinearMap
     offset: Array
-    spread: Array
     places: Mapping[Feature, Ints]
     whole: Array | None = None
     counted: bool = True
@@ -75,22 +73,28 @@ class Decoder:
         """
         ends = np.cumsum([feature.size for feature in scales]).tolist()
         places = {feature: np.arange(end - feature.size, end) for feature, end in zip(scales, ends, strict=True)}
-        free, spread = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], ends[-1]))
-        for feature, scale in scales.items():
-            own = np.linalg.inv(feature.response(scale, steps.get(feature, 0.0))) / scale
-            block = np.ix_(places[feature], places[feature])
-            free[block], spread[block] = own, own @ own.T
-        equal, right, total = _equalities(list(scales), places, ends[-1], counted)
-        gain = spread @ equal.T @ _pseudo_inverse(equal @ spread @ equal.T)
-        # The gain is that of least squares: what equalities take from the covariance is this one product.
-        restricted = spread - gain @ (equal @ spread)
+        equalities, total = _equalities(list(scales), counted)
+        parts_read, offset = [], np.zeros(ends[-1])
+        for together, equal, right in _coupled(list(scales), equalities):
+            own = np.concatenate([places[feature] for feature in together])
+            at = np.split(np.arange(len(own)), np.cumsum([feature.size for feature in together])[:-1])
+            inverses = [feature.inverse(scales[feature], steps.get(feature, 0.0)) for feature in together]
+            free = LinearMap.of_parts(list(zip(at, inverses, strict=True)))
+            # The gain is that of least squares under the covariance of what is read freely.
+            known = free.combined(equal)
+            gain = free.times(known.T) @ _pseudo_inverse(known @ known.T)
+            parts_read.append((own, free.plus(-gain, known)))
+            offset[own] = gain @ right
+        whole = None
+        if total is not None:
+            whole = np.zeros(ends[-1])
+            whole[places[total[0]]] = total[1]
         all_places = places | {part: places[released][released.places_of(part)] for part, released in parts.items()}
         return cls(
-            free - gain @ (equal @ free),
-            gain @ right,
-            (restricted + restricted.T) / 2,
+            LinearMap.of_parts(parts_read),
+            offset,
             all_places,
-            total,
+            whole,
             counted,
             _PART_OF_PARTY if once else HALF_A_RECORD,
             sampled,
@@ -103,9 +107,8 @@ class Decoder:
             needed[self.places[feature]] = True
         kept, place = np.flatnonzero(needed), np.cumsum(needed) - 1
         return Decoder(
-            self.read[kept],
+            self.read.kept(kept),
             self.offset[kept],
-            self.spread[np.ix_(kept, kept)],
             {feature: place[places] for feature, places in self.places.items() if needed[places].all()},
             None if self.whole is None else self.whole[kept],
             self.counted,
@@ -113,43 +116,82 @@ class Decoder:
             self.sampled,
         )
 
+    def quantities(self, mean: Array) -> Array:
+        """The quantities (q,) of a mean vector (d,)."""
+        return np.asarray(self.read.times(mean) + self.offset)
+
     def released(self, mean: Array, noise: float, weight: float, law: NoiseLaw | None = None) -> Released:
         """What statistics read from a mean vector (d,) with noise of that standard deviation and law on each coordinate."""
-        return self.of_quantities(self.read @ mean + self.offset, noise, weight, law)
+        return self.of_quantities(self.quantities(mean), noise, weight, law)
 
     def features_read(self, places: Mapping[Feature, Ints]) -> list[Feature]:
         """The features of the vector, by their ``places`` in it, whose coordinates count: of others only what rounding leaves.
 
         All of them where none counts, as what is read is public.
         """
-        size = np.abs(self.read).max(axis=0, initial=0.0)
-        return [feature for feature, own in places.items() if size[own].max() >= _ROUNDING * size.max()]
+        size = {feature: float(np.abs(self.read.columns(own)).max(initial=0.0)) for feature, own in places.items()}
+        largest = max(size.values(), default=0.0)
+        return [feature for feature in places if size[feature] >= _ROUNDING * largest]
 
     def of_quantities(self, quantities: Array, noise: float, weight: float, law: NoiseLaw | None = None) -> Released:
         """What statistics read from the quantities (q,) themselves."""
-        covariance, read = noise**2 * self.spread, None if Tails.of(law).normal else self.read
         known = (self.places, self.whole, self.counted, self.least, self.sampled)
-        return Released(weight, quantities, covariance, *known, law, read)
+        return Released(weight, quantities, self.read, noise, *known, law)
 
 
-def _equalities(
-    features: Sequence[Feature], places: Mapping[Feature, Ints], size: int, counted: bool
-) -> tuple[Array, Array, Array | None]:
-    """Matrix (m, q) and right sides (m,) of all equalities; and the weights (q,) of the event of all records, if not ``counted``.
+# Weights of each feature's quantities, and what their sum is.
+_Equality = tuple[dict[Feature, Array], float]
+
+
+def _equalities(features: Sequence[Feature], counted: bool) -> tuple[list[_Equality], tuple[Feature, Array] | None]:
+    """All equalities; and the weights of the event of all records, of one feature that knows it, if not ``counted``.
 
     Which feature's weights does not matter: they agree.
     """
-    rows_by_event: dict[Hashable, list[Array]] = {}
+    known_by: dict[Hashable, list[Feature]] = {}
     for feature in features:
-        for event, weights in feature.events().items():
-            row = np.zeros(size)
-            row[places[feature]] = weights
-            rows_by_event.setdefault(event, []).append(row)
-    rows = [(row, 1.0) for row in rows_by_event.pop(TOTAL, [])] if counted else []
-    total = None if counted else next(iter(rows_by_event.get(TOTAL, [])), None)
-    rows += [(other - first, 0.0) for first, *others in rows_by_event.values() for other in others]
-    matrix, right = np.array([row for row, _ in rows]).reshape(-1, size), np.array([value for _, value in rows])
-    return matrix, right, total
+        for event in feature.events():
+            known_by.setdefault(event, []).append(feature)
+    # Most events of a table are known to it alone, and each has as many weights as the table has cells.
+    shared = {event: those for event, those in known_by.items() if len(those) > 1 or event == TOTAL}
+    needed = {feature for those in shared.values() for feature in those}
+    weights = {
+        feature: {event: own for event, own in feature.events().items() if event in shared}
+        for feature in features
+        if feature in needed
+    }
+    everybody = shared.pop(TOTAL, [])
+    equalities: list[_Equality] = [({feature: weights[feature][TOTAL]}, 1.0) for feature in everybody if counted]
+    total = None if counted or not everybody else (everybody[0], weights[everybody[0]][TOTAL])
+    events = list(shared.items()) if counted or len(everybody) < 2 else [*shared.items(), (TOTAL, everybody)]
+    for event, (first, *others) in events:
+        equalities += [({other: weights[other][event], first: -weights[first][event]}, 0.0) for other in others]
+    return equalities, total
+
+
+def _coupled(features: Sequence[Feature], equalities: Sequence[_Equality]) -> Iterator[tuple[list[Feature], Array, Array]]:
+    """Features that equalities link, in the order of all, with these: a matrix (m, q) and right sides (m,)."""
+    order = {feature: index for index, feature in enumerate(features)}
+    linked = [[index] for index in range(len(features))]
+    by_first = [(order[next(iter(weights))], weights, right) for weights, right in equalities]
+    for first, linking, _ in by_first:
+        for other in map(order.__getitem__, linking):
+            if linked[other] is not linked[first]:
+                linked[first] += linked[other]
+                for each in linked[other]:
+                    linked[each] = linked[first]
+    own_equalities: dict[int, list[_Equality]] = {id(together): [] for together in linked}
+    for first, weights, right in by_first:
+        own_equalities[id(linked[first])].append((weights, right))
+    for together in {id(each): each for each in linked}.values():
+        own, here = [features[index] for index in sorted(together)], own_equalities[id(together)]
+        ends = np.cumsum([0, *(feature.size for feature in own)]).tolist()
+        begins = dict(zip(own, ends, strict=False))
+        matrix = np.zeros((len(here), ends[-1]))
+        for place, (by_feature, _) in enumerate(here):
+            for feature, sizes in by_feature.items():
+                matrix[place, begins[feature] : begins[feature] + feature.size] = sizes
+        yield own, matrix, np.array([right for _, right in here])
 
 
 def _pseudo_inverse(matrix: Array) -> Array:

@@ -339,11 +339,12 @@ class Columns:
         declared = tuple(columns)
         with declared_in_python():
             self._all = _all_bounded(declared)
+        self._by_name = {column.name: column for column in self._all}
         self.unit = unit
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self._all)
+        return tuple(self._by_name)
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self._all)
@@ -356,10 +357,10 @@ class Columns:
         return self._of(name, "bounds")
 
     def _of(self, name: str, lacks: str) -> Column:
-        if name not in self.names:
+        if name not in self._by_name:
             with declared_in_python():
                 raise UndeclaredColumn(name, self.names, lacks)
-        return self._all[self.names.index(name)]
+        return self._by_name[name]
 
     def number(self, name: str) -> Column:
         """A column with bounds. Raises :class:`InputError` for any other."""

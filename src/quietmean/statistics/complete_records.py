@@ -293,5 +293,5 @@ def completeness_of(released: Released, present: tuple[float, float], weights: A
     if math.isnan(released.records):
         return Completeness(present[0], math.nan, present[1], math.nan)
     gradient = weights if released.whole is None else released.whole - weights
-    error = math.sqrt(max(float(gradient @ released.deviations @ gradient), 0.0)) * released.weight
+    error = released.error(gradient) * released.weight
     return Completeness(present[0], whole_number(released.records - present[0], released.records), present[1], error)

@@ -266,7 +266,7 @@ class _Studies:
             for other in [drawn for drawn in self._drawn if drawn[1] != weight]:
                 del self._drawn[other]
             stream = BitStream(Seed.public("expectation", self._statistic.text, count))
-            added = stream.standard_normal((count, self._workload.dimension)) @ self.decoder.read.T
+            added = self.decoder.read.times(stream.standard_normal((count, self._workload.dimension)).T).T
             means = _sample_means(self._population(spread), weight, count, stream) + self.decoder.offset
             self._drawn[key] = means, added
         return self._drawn[key]
@@ -277,7 +277,7 @@ class _Studies:
             scenario = SyntheticRecords(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
             self._statistic.synthesize(scenario)
             table = scenario.table(_columns_of(self._statistic, self._workload))
-            read = self.decoder.read[:, self._places].T
+            read = self.decoder.read.columns(self._places).T
             parts = [
                 self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features) @ read
                 for begin in range(0, ROWS, _CHUNK)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
+from quietmean.statistics.linear import LinearMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +31,14 @@ class Shift:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """Quantities read @ mean + offset of a mean that moves by a ``shift``; ``spread``: their covariance under noise of size 1.
+    """Quantities read @ mean + offset of a mean that moves by a ``shift``.
 
     ``places``: where each feature's quantities are. ``quantities``: (q,), as released; None before the start, when they may be
     those of any records. ``of_all``: they are of all records, not of those in which a condition holds, of which nobody knows
     beforehand how many there are.
     """
 
-    read: Array
-    spread: Array
+    read: LinearMap
     places: Mapping[Any, Ints]
     shift: Shift
     offset: Array
@@ -51,10 +51,19 @@ class Around:
 
     def moved(self, feature: Hashable, weights: Array) -> Array:
         """How far weighted sums of a feature's quantities move at most, (...), by weights (..., size)."""
-        shares, bounded = np.abs(weights @ self.read[self.places[feature]]), np.isfinite(self.shift.mean)
-        # A coordinate that a sum does not read moves it by nothing, also where nothing bounds the coordinate.
-        moved: Array = shares @ np.where(bounded, self.shift.mean, 0.0)
-        return np.where((shares[..., ~bounded] > 0).any(axis=-1), math.inf, moved)
+        rows, moved = weights.reshape(-1, weights.shape[-1]), np.zeros(math.prod(weights.shape[:-1]))
+        for here, sums, columns in self.read.by_rows(rows, self.places[feature]):
+            shares, farthest = np.abs(sums), self.shift.mean[columns]
+            bounded = np.isfinite(farthest)
+            # A coordinate that a sum does not read moves it by nothing, also where nothing bounds the coordinate.
+            endless = (shares[:, ~bounded] > 0).any(axis=-1)
+            moved[here] = np.where(endless, math.inf, shares @ np.where(bounded, farthest, 0.0))
+        return moved.reshape(weights.shape[:-1])
+
+    def moved_total(self, feature: Hashable, weights: Array) -> float:
+        """How far a weighted sum of a feature's quantities moves at most if it is of totals, by weights (size,)."""
+        sums, columns = self.read.reached(weights, self.places[feature])
+        return float(np.abs(sums) @ self.shift.total[columns])
 
     def values(self, feature: Hashable, weights: Array) -> Array | None:
         """Weighted sums of a feature's quantities as they were released."""
@@ -62,15 +71,17 @@ class Around:
 
     def noise(self, feature: Hashable, weights: Array) -> Array:
         """The largest standard deviation of the noise in them."""
-        own = self.spread[np.ix_(self.places[feature], self.places[feature])]
+        own = self._spread(feature)
         squares = np.einsum("...p,pq,...q->...", weights, own, weights)
         return np.asarray(self.shift.most_noise * np.sqrt(np.maximum(squares, 0.0)))
 
     def own_noise(self, feature: Hashable, weights: Array) -> Array:
         """The covariance of the result's noise in sums by weights (sums, size)."""
-        places = self.places[feature]
-        covariance: Array = self.shift.noise**2 * (weights @ self.spread[np.ix_(places, places)] @ weights.T)
+        covariance: Array = self.shift.noise**2 * (weights @ self._spread(feature) @ weights.T)
         return covariance
+
+    def _spread(self, feature: Hashable) -> Array:
+        return self.read.gram(self.places[feature], self.places[feature])
 
     def ratio(self, feature: Hashable, top: Array, bottom: Array) -> float:
         """How far a ratio of two sums moves from that of a result.
@@ -82,6 +93,21 @@ class Around:
             return math.inf
         value = float(amount) / float(part)
         return float(self.moved(feature, top - value * bottom)) / (float(part) - moved)
+
+
+@dataclass(frozen=True, eq=False)
+class TermReading:
+    """A term that is a weighted sum of a feature's quantities by ``top`` (size,), over one by ``bottom``; None for 1.
+
+    ``adds_up``: times the weight of all records. ``ends``: between which a ratio lies.
+    """
+
+    term: str
+    feature: Any
+    top: Array
+    bottom: Array | None = None
+    adds_up: bool = False
+    ends: tuple[float, float] = (0.0, 1.0)
 
 
 # Of columns scaled to [-1, 1]: no mean and no product is larger.

@@ -20,7 +20,8 @@ from quietmean.core.schema import OPEN, Configured, nearest, parameter, paramete
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import HALF_A_RECORD
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
-from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.influence_bounds import Around, TermReading
+from quietmean.statistics.linear import Block, LinearMap
 from quietmean.statistics.names import brief, quoted
 from quietmean.statistics.scenario import EXPECT, OF_NUMBERS, SyntheticRecords, expectation_field, require_expected
 from quietmean.statistics.tails import Tails
@@ -145,6 +146,10 @@ class Feature(ABC):
         """
         return np.eye(self.size)
 
+    def inverse(self, scale: float, step: float) -> LinearMap:
+        """The map (size, size) from the mean of encodings times ``scale`` to quantities, as :meth:`response` has it."""
+        return LinearMap.of_block(Block(np.asarray(np.linalg.inv(self.response(scale, step)) / scale, dtype=np.float64)))
+
     def events(self) -> Mapping[Hashable, Array]:
         """What quantities say about events that other features know as well: weights (size,) by event.
 
@@ -200,27 +205,27 @@ class Released:
     """The released results: quantities of features, per record, with noise.
 
     ``weight``: the public number of records, or of parties if they are the unit. ``quantities``: of all features, one after the
-    other, shape (q,); ``deviations``: the covariance of their noise, (q, q); ``places``: where each feature's are.
+    other, shape (q,); ``read``: what they have of each coordinate of a mean vector, (q, d); ``noise``: the standard deviation on
+    each of these; ``places``: where each feature's quantities are.
 
     Where not all of ``weight`` is ``counted``, it is the public room for records, most of which may be empty, or some of the
     records lie outside a condition. ``whole`` then weighs the quantities, (q,), that make up the part of it that counts; None
     where no feature knows that part, and nor does anybody. A statistic reads :attr:`records`, or divides by a quantity, but
     never takes all of ``weight`` for records. ``least``: the least number of records that is more than rounding; where parties
     count once, parts of them may be small. ``sampled``: are answers about more than these records? Else no sampling is counted.
-    ``law``: of the noise of each coordinate of a mean vector, None for normal noise; ``read``: their weights in the quantities,
-    (q, d).
+    ``law``: of the noise of each coordinate of a mean vector, None for normal noise.
     """
 
     weight: float
     quantities: Array
-    deviations: Array
+    read: LinearMap = field(repr=False)
+    noise: float
     places: Mapping[Feature, Ints]
     whole: Array | None = None
     counted: bool = True
     least: float = HALF_A_RECORD
     sampled: bool = True
     law: NoiseLaw | None = None
-    read: Array | None = field(default=None, repr=False)
 
     @property
     def part(self) -> float:
@@ -243,7 +248,15 @@ class Released:
             return 0.0
         if self.whole is None:
             return math.nan
-        return self.weight * math.sqrt(max(float(self.whole @ self.deviations @ self.whole), 0.0))
+        return self.weight * self.error(self.whole)
+
+    def error(self, weights: Array) -> float:
+        """The standard deviation of the noise in a weighted sum of all quantities, by weights (q,)."""
+        places = np.flatnonzero(weights)
+        return self._error(weights[places], places)
+
+    def _error(self, weights: Array, places: Ints) -> float:
+        return self.noise * float(np.linalg.norm(self.read.reached(weights, places)[0]))
 
     def mean(self, feature: Feature) -> Array:
         """The quantities of a feature, shape (size,): means over all of ``weight``, with noise."""
@@ -251,52 +264,36 @@ class Released:
 
     def weighted(self, feature: Feature, weights: Array) -> tuple[float, float]:
         """A weighted sum of quantities with weights (size,), and its standard deviation."""
-        variance = float(weights @ self.covariance(feature) @ weights)
-        return float(weights @ self.mean(feature)), max(variance, 0.0) ** 0.5
+        return float(weights @ self.mean(feature)), self._error(weights, self.places[feature])
 
     def tails(self, feature: Feature, weights: Array) -> Tails:
         """How far the noise of a weighted sum of quantities reaches, with weights (size,)."""
-        return Tails.of(self.law, None if self.read is None else weights @ self.read[self.places[feature]])
+        own = Tails.of(self.law)
+        return own if own.normal else Tails.of(self.law, self.read.reached(weights, self.places[feature])[0])
 
     def tails_of_each(self, feature: Feature) -> list[Tails]:
         """How far the noise of each quantity of a feature reaches."""
-        rows = [None] * feature.size if self.read is None else list(self.read[self.places[feature]])
-        return [Tails.of(self.law, row) for row in rows]
+        return [self.tails(feature, weights) for weights in np.eye(feature.size)]
 
     def sums(self, feature: Feature, weights: Array) -> Released:
         """Take weighted sums of a feature's quantities in their place, by weights (sums, size)."""
-        change = np.zeros((len(weights), len(self.quantities)))
-        change[:, self.places[feature]] = weights
-        places = {feature: np.arange(len(weights))}
-        return replace(self.changed(change), places=places, whole=None, counted=False)
-
-    def changed(self, change: Array, constant: Array | float = 0.0) -> Released:
-        """Take ``change`` (p, q) times the quantities, less a constant (p,), in their place."""
+        sums, columns = self.read.reached(weights, self.places[feature])
         return replace(
             self,
-            quantities=change @ self.quantities - constant,
-            deviations=change @ self.deviations @ change.T,
-            read=None if self.read is None else change @ self.read,
+            quantities=weights @ self.mean(feature),
+            read=LinearMap.of_block(Block(sums), columns, self.read.shape[1]),
+            places={feature: np.arange(len(weights))},
+            whole=None,
+            counted=False,
         )
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
-        return np.asarray(self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])])
+        return self.covariance_at(self.places[feature], self.places[feature if other is None else other])
 
-
-@dataclass(frozen=True, eq=False)
-class TermReading:
-    """A term that is a weighted sum of a feature's quantities by ``top`` (size,), over one by ``bottom``; None for 1.
-
-    ``adds_up``: times the weight of all records. ``ends``: between which a ratio lies.
-    """
-
-    term: str
-    feature: Feature
-    top: Array
-    bottom: Array | None = None
-    adds_up: bool = False
-    ends: tuple[float, float] = (0.0, 1.0)
+    def covariance_at(self, places: Ints, others: Ints) -> Array:
+        """The covariance of the noise in quantities at these places with that in others, (places, others)."""
+        return np.asarray(self.noise**2 * self.read.gram(places, others))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

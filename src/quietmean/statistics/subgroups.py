@@ -24,6 +24,7 @@ from quietmean.statistics.estimate import NOT_TOLD, Flag
 from quietmean.statistics.estimates import Estimates, possible
 from quietmean.statistics.features.presence import AnyPresent, Indicator, any_present
 from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.linear import LinearMap
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.tails import decoded_with
 
@@ -101,6 +102,9 @@ class Within(Feature):
     def response(self, scale: float, step: float) -> Array:
         return self.inner.response(scale, step)
 
+    def inverse(self, scale: float, step: float) -> LinearMap:
+        return self.inner.inverse(scale, step)
+
     def events(self) -> Mapping[Hashable, Array]:
         # What is known of all records holds of those in which nothing is present, too.
         return {
@@ -148,6 +152,23 @@ class Inside(Indicator):
     def encode(self, records: Records) -> Array:
         holds: Array = self.condition.holds(Columns(self.declared), records).astype(np.float64)[:, None]
         return holds
+
+
+@dataclass(frozen=True, eq=False)
+class _Others:
+    """Records outside a condition, which count as missing: what each has in the quantities (``nothing``, (q,)), and the weights
+    (q,) of their part (``outside``, less 1 where all records are public) and of the part ``inside``."""
+
+    nothing: Array
+    outside: Array
+    inside: Array
+
+    def taken_from(self, quantities: Array, public: bool) -> Array:
+        """Quantities (q,) without them; where no feature knows all records, nothing more is to be taken out."""
+        return np.asarray(quantities - self.nothing * (float(self.outside @ quantities) + (1.0 if public else 0.0)))
+
+    def left_out_of(self, read: LinearMap) -> LinearMap:
+        return read.plus(-self.nothing[:, None], read.combined(self.outside[None]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,15 +258,14 @@ class DeclaredStatistic:
         weights = np.zeros(len(released.quantities)) if released.whole is None else released.whole.copy()
         weights[inside] -= 1.0
         part = float(weights @ released.quantities) + (1.0 if released.counted else 0.0)
-        error = math.sqrt(max(float(weights @ released.deviations @ weights), 0.0))
-        return min(max(part, 0.0), 1.0) * released.weight, error * released.weight
+        return min(max(part, 0.0), 1.0) * released.weight, released.error(weights) * released.weight
 
     def _without_outsiders(self, estimates: Estimates, view: Released) -> Estimates:
         """Leave out what would be another number if there were twice as many records, all others outside."""
         quantities = view.quantities.copy()
         for feature, own in view.places.items():
             quantities[own] += self._of_nothing(feature)
-        twice = replace(view, weight=2 * view.weight, quantities=quantities / 2, deviations=view.deviations / 4)
+        twice = replace(view, weight=2 * view.weight, quantities=quantities / 2, noise=view.noise / 2)
         others = self.statistic.decode(twice, self.seen)
         near = _NEAR * np.nan_to_num(estimates.standard_error, posinf=0.0) + _NEAR**2
         moved = ~(np.abs(estimates.value - others.value) <= near + _NEAR * np.abs(estimates.value))
@@ -265,39 +285,33 @@ class DeclaredStatistic:
         places = {feature: around.places[self._within(feature)] for feature in self.statistic.features(self.seen)}
         if self._place_of_inside(around.places) is None:
             return replace(around, places={**around.places, **places}, of_all=False)
-        change, nothing = self._without_others(around.places, places, len(around.offset), whole)
-        constant = nothing if whole is None else np.zeros(len(nothing))
+        others = self._others(around.places, places, len(around.offset), whole)
+        quantities = around.quantities
         return replace(
             around,
-            read=change @ around.read,
-            offset=change @ around.offset - constant,
-            spread=change @ around.spread @ change.T,
+            read=others.left_out_of(around.read),
+            offset=others.taken_from(around.offset, whole is None),
             places={**around.places, **places},
-            quantities=None if around.quantities is None else change @ around.quantities - constant,
+            quantities=None if quantities is None else others.taken_from(quantities, whole is None),
             of_all=False,
         )
 
     def _of_inside(self, released: Released, places: Mapping[Feature, Ints]) -> Released:
         """Leave out those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
-        inside = np.eye(len(released.quantities))[self._place_of_inside(released.places)]
-        change, nothing = self._without_others(released.places, places, len(inside), released.whole)
-        # Where no feature knows all records, there is nothing to take out of it.
-        constant = nothing if released.counted else np.zeros(len(nothing))
-        return replace(released.changed(change, constant), places=places, whole=inside, counted=False)
+        others = self._others(released.places, places, len(released.quantities), released.whole)
+        quantities, read = others.taken_from(released.quantities, released.counted), others.left_out_of(released.read)
+        return replace(released, quantities=quantities, read=read, places=places, whole=others.inside, counted=False)
 
-    def _without_others(
+    def _others(
         self, all_places: Mapping[Feature, Ints], places: Mapping[Feature, Ints], size: int, every: Array | None
-    ) -> tuple[Array, Array]:
-        """The matrix (q, q) that takes those outside out of the quantities, and what each has in them, (q,).
-
-        ``every``: weights of the part of the room that is records, (q,); None where they are public, and all of it.
-        """
-        inside = np.eye(size)[self._place_of_inside(all_places)]
-        nothing, change = np.zeros(size), np.eye(size)
+    ) -> _Others:
+        """Those outside; ``every``: weights of the part of the room that is records, (q,); None where they are public, and all
+        of it."""
+        inside, nothing = np.zeros(size), np.zeros(size)
+        inside[self._place_of_inside(all_places)] = 1.0
         for feature, own in places.items():
             nothing[own] = self._of_nothing(feature)
-            change[own] -= np.outer(nothing[own], (np.zeros(size) if every is None else every) - inside)
-        return change, nothing
+        return _Others(nothing, (-inside if every is None else every - inside), inside)
 
     def _of_nothing(self, feature: Feature) -> Array:
         """The quantities of a record in which nothing is present, (size,)."""
@@ -307,8 +321,7 @@ class DeclaredStatistic:
             empty[presence_of(column.name)] = np.zeros(1)
             empty[raw(column.name)] = np.array([np.nan])
         (encoded,) = feature.encode(empty)
-        quantities: Array = np.linalg.solve(feature.response(1.0, 0.0), encoded)
-        return quantities
+        return feature.inverse(1.0, 0.0).times(encoded)
 
     @property
     def _inside(self) -> Inside:

@@ -202,7 +202,7 @@ class OfTimes(Statistic, ABC):
             # Who left until then is not among those that the answer is about.
             kept[:, [cause * len(bins) for cause in range(len(causes))]] = 0.0
         flat, kept = places.ravel(), kept.ravel() * released.weight
-        noise = released.deviations[np.ix_(flat, flat)] * np.outer(kept, kept)
+        noise = released.covariance_at(flat, flat) * np.outer(kept, kept)
         return bins, (released.quantities[flat] * kept).reshape(places.shape), noise
 
 

@@ -230,7 +230,7 @@ class Workload:
         alone = self.unit.within_party and not self.averages_rows
         return 0 if alone and all(feature.is_whole for feature in self.scales) else None
 
-    @property
+    @cached_property
     def sensitivity_of_record(self) -> float:
         """The L2 change of a vector for one record, or for all of a party where that is the unit."""
         return math.sqrt(sum((scale * self._change(feature)) ** 2 for feature, scale in self.scales.items()))
@@ -375,14 +375,13 @@ class Workload:
         Rounding to the grid of ``step`` takes each coordinate of a record off by that at most.
         """
         decoder = self.decoder(step)
-        sums = [np.zeros((0, self.dimension))]
+        rows, added = [np.zeros((0, self.dimension))], [np.zeros(0)]
         for feature in self.scales:
-            own = feature.never_negative()
-            rows = np.zeros((len(own), self.dimension))
-            rows[:, decoder.places[feature]] = own
-            sums.append(rows)
-        combined = np.vstack(sums)
-        return combined @ decoder.read, combined @ decoder.offset
+            own, places = feature.never_negative(), decoder.places[feature]
+            if len(own):
+                rows.append(decoder.read.combined(own, places))
+                added.append(own @ decoder.offset[places])
+        return np.vstack(rows), np.concatenate(added)
 
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""

@@ -2,7 +2,8 @@
 
 from quietmean.statistics.features.block import ColumnBlock, Crossed
 from quietmean.statistics.features.moments import Edge, Moments, Vertex, complete_edges, orders_three_and_four, vertices_of
-from quietmean.statistics.features.table import Axis, CellIndicators, PrefixTable
+from quietmean.statistics.features.prefixes import PrefixTable
+from quietmean.statistics.features.table import Axis, CellIndicators
 
 __all__ = [
     "Axis",

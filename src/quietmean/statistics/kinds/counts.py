@@ -18,8 +18,9 @@ from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.features.presence import AnyPresent
 from quietmean.statistics.fields import cluster_field, edges_field, usual_bins_field
+from quietmean.statistics.influence_bounds import TermReading
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
-from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 COUNTED = "a description of the records that were counted, not a parameter of a population"
 

@@ -22,11 +22,11 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Moments
 from quietmean.statistics.features.block import estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.fields import ROBUST, cluster_field, require_names, robust_field
-from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.influence_bounds import Around, TermReading
 from quietmean.statistics.paired_columns import PairMoments, of_correlation
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
+from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.tails import tails
 
 

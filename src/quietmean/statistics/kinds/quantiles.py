@@ -19,9 +19,9 @@ from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
-from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.influence_bounds import Around, TermReading
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
-from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
+from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.tails import tails
 
 # Bins finer than noise and sampling resolve; they need hardly more noise than few bins would.

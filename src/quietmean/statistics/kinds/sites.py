@@ -237,7 +237,7 @@ def _moved(view: Released, site: SiteEstimate, at: Callable[[Released], SiteEsti
     """
     exact = np.array([[site.noise, 0.0], [0.0, 0.0]])
     places = np.unique(np.concatenate(list(view.places.values())))
-    values, vectors = np.linalg.eigh(view.deviations[np.ix_(places, places)])
+    values, vectors = np.linalg.eigh(view.covariance_at(places, places))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     if not site.noise > 0:
         return exact

@@ -16,7 +16,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.compared import difference_of
 from quietmean.statistics.complete_records import completeness_of, records_of, whole_number
-from quietmean.statistics.delta_method import KnownMargins, spread
+from quietmean.statistics.delta_method import KnownMargins
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, few, least_count
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
@@ -206,7 +206,7 @@ class _Groups:
     def completeness(self) -> Completeness:
         """Counts all but who has no level of the column that divides them."""
         weights = np.sum([size.gradient for size in self.sizes], axis=0)
-        part, error = sum(size.part for size in self.sizes), math.sqrt(spread(weights, self.released.deviations))
+        part, error = sum(size.part for size in self.sizes), self.released.error(weights)
         present, _ = _Size(part, weights, error).records(self.released)
         one = self.sizes[0].error if len(self.sizes) == 1 else error
         return completeness_of(self.released, (present, one * self.released.weight), weights)
@@ -300,7 +300,7 @@ class _Numbers(_Question):
         present = float(released.quantities[where]) / size.part
         gradient = size.gradient * present
         gradient[where] -= 1.0
-        noise, records = spread(gradient / size.part, released.deviations), released.weight * size.part
+        noise, records = released.error(gradient / size.part) ** 2, released.weight * size.part
         row = Estimate.proportion(self.absent, 1 - present, noise, records)
         name = self.absent + self.name_in(index)
         upper = row.interval(released.sampled)[1] * records

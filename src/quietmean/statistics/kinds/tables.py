@@ -31,9 +31,10 @@ from quietmean.statistics.estimate import (
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import numbers_field
+from quietmean.statistics.influence_bounds import TermReading
 from quietmean.statistics.kinds.counts import counts
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Released, TermReading
+from quietmean.statistics.statistic import Released
 from quietmean.statistics.tails import tails
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.

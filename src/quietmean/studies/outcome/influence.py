@@ -18,8 +18,8 @@ from quietmean.statistics.answers import Answer
 from quietmean.statistics.coding import Decoder
 from quietmean.statistics.estimate import WHOLE
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.influence_bounds import Around, Shift
-from quietmean.statistics.statistic import Statistic, TermReading
+from quietmean.statistics.influence_bounds import Around, Shift, TermReading
+from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.workload import Workload
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -65,8 +65,8 @@ def moves(
 
 
 def around_of(decoder: Decoder, shift: Shift, mean: Vector | None) -> Around:
-    quantities = None if mean is None else decoder.read @ mean + decoder.offset
-    return Around(decoder.read, decoder.spread, decoder.places, shift, decoder.offset, quantities)
+    quantities = None if mean is None else decoder.quantities(mean)
+    return Around(decoder.read, decoder.places, shift, decoder.offset, quantities)
 
 
 def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mapping[str, Estimates]) -> Iterator[Move]:
@@ -121,8 +121,7 @@ def _moved(around: Around, reading: TermReading) -> float:
         return math.inf
     if reading.adds_up:
         places = around.places[feature]
-        each = float(np.abs(top @ around.read[places]) @ around.shift.total)
-        return each + abs(float(top @ around.offset[places])) * around.shift.weight
+        return around.moved_total(feature, top) + abs(float(top @ around.offset[places])) * around.shift.weight
     if bottom is None:
         return float(around.moved(feature, top))
     moved = float(around.moved(feature, bottom))

@@ -1,0 +1,123 @@
+"""How work grows with what there is more of: each curve with its exponent, and a bar on the exponent.
+
+``pytest benchmarks/test_growth.py``. Processor time, which other work on the machine changes little, and memory of this process.
+The exponent is that of the straight line through the logarithms of the last three sizes, where what is constant counts least.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.arrays import Array
+from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics.features.prefixes import _code, _inverse
+from support.bars import Bar
+from support.dense_decoder import dense
+
+Table = Callable[[str], None]
+# Columns of a decoder that are a lot, and what they may take.
+COLUMNS, DECODER_SECONDS, DECODER_MB = 16, 2.0, 300.0
+STEP = 2.0**-30
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """That of the line through the logarithms of the last three sizes."""
+    return float(np.polyfit(np.log(sizes[-3:]), np.log(costs[-3:]), 1)[0])
+
+
+def grown(
+    what: str, by: str, cost: Callable[[int], float], sizes: Sequence[int], most: float, table: Table, bar: Bar
+) -> list[float]:
+    """Measure the cost at each size, and hold its exponent against the most that it may be."""
+    costs = [cost(size) for size in sizes]
+    found = exponent(sizes, costs)
+    curve = ", ".join(f"{cost:.3g} at {size}" for size, cost in zip(sizes, costs, strict=True))
+    table(f"{what} by {by}: {curve}: {by}^{found:.2f}")
+    bar(f"growth of {what} by {by}, exponent", found, most)
+    return costs
+
+
+def seconds(call: Callable[[], Any], repeats: int = 2) -> float:
+    """The least processor time of some calls."""
+    least = np.inf
+    for _ in range(repeats):
+        begun = time.process_time()
+        call()
+        least = min(least, time.process_time() - begun)
+    return float(least)
+
+
+def megabytes(call: Callable[[], Any]) -> float:
+    """What a call had at its most beyond what was there before."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def asked(text: str, columns: int, count: CountVisibility = CountVisibility.PUBLIC) -> Workload:
+    """One statistic of each of so many columns: ``{x}`` is the column, and ``{bins}`` another number for each."""
+    names = [f"x{index}" for index in range(columns)]
+    declared = Columns(
+        [*(Column(name=name, low=0, high=1, missing="indicator") for name in names), Column(name="arm", levels=("a", "b"))]
+    )
+    texts = [text.format(x=name, bins=512 + index * (-1) ** index) for index, name in enumerate(names)]
+    return Workload(declared, tuple(parse_statistic(read_text(one)) for one in texts), PrivacyUnit.RECORD, None, count, 2000)
+
+
+def mean_of(workload: Workload) -> Array:
+    """Of made-up records, as parties would have them."""
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([rng.uniform(0, 1, (16, len(workload.columns) - 1)), rng.integers(0, 2, 16)])
+    return np.asarray(sum(workload.of_records(row[None], step=STEP)[0] for row in rows) / len(rows))
+
+
+READ = [
+    ("quantiles({x})", CountVisibility.PUBLIC),
+    ("quantiles({x})", CountVisibility.PRIVATE),
+    ("quantiles({x}, bins={bins})", CountVisibility.PUBLIC),
+    ("histogram({x}, bins=256)", CountVisibility.PUBLIC),
+    ("group-means({x}, by=arm)", CountVisibility.PUBLIC),
+    ("mean({x})", CountVisibility.PUBLIC),
+]
+
+
+@pytest.mark.parametrize(("text", "count"), READ, ids=[f"{text}-{count}" for text, count in READ])
+def test_answers_of_many_columns(text: str, count: CountVisibility, table: Table, bar: Bar) -> None:
+    """From a mean vector to answers, of a workload that was never asked: what each process does that reads a result."""
+    sizes = [1, 4, 8, COLUMNS] if "mean" not in text else [8, 32, 64, 128]
+    means = {size: mean_of(asked(text, size, count)) for size in sizes}
+
+    def answers(size: int) -> object:
+        # Of other workloads nothing is kept.
+        _inverse.cache_clear()
+        _code.cache_clear()
+        return asked(text, size, count).decode(means[size], 1e-3, 2000.0, step=STEP)
+
+    name = f"answers to {text}, {count} count"
+    times = grown(f"{name}: seconds", "columns", lambda size: seconds(lambda: answers(size)), sizes, 1.2, table, bar)
+    memory = grown(f"{name}: MB", "columns", lambda size: megabytes(lambda: answers(size)), sizes, 1.2, table, bar)
+    if "quantiles" in text:
+        bar(f"{name}, {COLUMNS} columns: seconds", times[-1], DECODER_SECONDS)
+        bar(f"{name}, {COLUMNS} columns: MB", memory[-1], DECODER_MB)
+
+
+def test_answers_beside_dense_ones(table: Table) -> None:
+    """The same of few columns where every matrix is over all features."""
+    few, begun = asked("quantiles({x})", 4), mean_of(asked("quantiles({x})", 4))
+
+    def answers() -> object:
+        return asked("quantiles({x})", 4).decode(begun, 1e-3, 2000.0, step=STEP)
+
+    ours, theirs = seconds(answers), seconds(lambda: dense(few, STEP), 1)
+    memory, dense_memory = megabytes(answers), megabytes(lambda: dense(few, STEP))
+    table(f"quantiles of 4 columns: answers {ours:.2f} s, {memory:.0f} MB; dense alone {theirs:.2f} s, {dense_memory:.0f} MB")
