@@ -19,7 +19,8 @@ from scipy.special import expit, ndtri
 from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
-from quietmean.statistics.expectation import Expectation, Simulated, summed_up
+from quietmean.statistics.expectation import Expectation
+from quietmean.statistics.simulated import Simulated, summed_up
 from quietmean.studies import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 

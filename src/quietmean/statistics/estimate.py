@@ -253,7 +253,7 @@ class Estimate:
     not allow, and an error or an interval about which nothing is known.
     ``group``: where JSON has an object by group, the group that the term is of. ``resolution``: how far below and above the value
     the one of records without bins may lie, which both intervals contain; None where nothing is binned. ``estimated``: that is
-    not a bound, but how far half as many bins move the value.
+    not a bound, but how far half as many bins move the value. ``is_ratio``: its intervals are on the scale of logarithms.
     """
 
     term: str
@@ -269,6 +269,7 @@ class Estimate:
     group: str = ""
     resolution: Interval | None = None
     estimated: bool = False
+    is_ratio: bool = False
 
     @classmethod
     def normal(
@@ -302,6 +303,7 @@ class Estimate:
             *(term, value, value * noise_only, value * both, 0.0, math.inf, ends[0], ends[1], test.p_value, test.statistic),
             resolution=resolution,
             estimated=True,
+            is_ratio=True,
         )
 
     @classmethod

@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Mask
+from quietmean.core.arrays import Array
 from quietmean.core.noise_law import NoiseLaw
+from quietmean.core.readable import UNKNOWN, either_side, plain
 from quietmean.randomness import BitStream, Seed
-from quietmean.statistics.allocation import USUAL_SPREAD, noise_over_sampling
+from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.columns import Column
-from quietmean.statistics.estimate import NOT_TOLD, known
-from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.kinds.linear_regression import INTERCEPT
+from quietmean.statistics.estimate import known
 from quietmean.statistics.scenario import ROWS, SyntheticRecords
+from quietmean.statistics.simulated import Simulated, middle_of, reach_text, summed_up
 from quietmean.statistics.statistic import Statistic
-from quietmean.statistics.tails import Z
 from quietmean.statistics.workload import Workload
 
 Pair = tuple[float, float]
@@ -37,9 +36,6 @@ STUDIES, _WITHOUT_GUESS, _FOR_HOPE = 200, 60, 25
 _MOST_DRAWN = 8_000_000
 # Vectors longer than this are drawn in fewer studies, and in this many at least.
 _LONG, _FEWEST_STUDIES = 256, 12
-# A term without bounds of its own is hopeless where noise is so many times its sampling error: an interval that ignored the noise
-# would hold the truth in 16 % of all studies.
-_MOST_NOISE = 10.0
 _LARGEST_FACTOR = 2.0**40
 _STEPS = 24
 _STRIDE = 4.0
@@ -48,43 +44,11 @@ _LEAST_FACTOR = 2.0**-10
 _ENOUGH_DIGITS = 1.02
 # Records that are encoded at a time.
 _CHUNK = 2048
-_LEVEL = 0.05
 _FEWEST = 10.0
-# Flags about the study rather than about the quality of an answer.
-_NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested", "one-shot", NOT_TOLD))
-
-
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """Studies that were drawn, arrays by study, of a headline term: widths of its intervals, noise over sampling error, whether
-    it is flagged or unknown, whether a test at 5 % rejects (NaN without any), whether any headline term is worth asking for."""
-
-    term: str
-    noise: Array
-    population: Array
-    ratio: Array
-    flagged: Mask
-    rejects: Array
-    hopeful: Mask
-
-    @property
-    def sampled(self) -> bool:
-        """Is there an interval of a population?"""
-        return not np.isnan(self.population).all()
-
-    @property
-    def width(self) -> float:
-        """The width of the population's interval, or of the noise's where there is none: the median over studies."""
-        return _middle(self.population if self.sampled else self.noise)
-
-    @property
-    def power(self) -> float:
-        return float(np.nan_to_num(self.rejects).mean()) if not np.isnan(self.rejects).all() else math.nan
-
-    @property
-    def hopeless(self) -> bool:
-        """Is it worth asking in fewer than half of the studies?"""
-        return bool(self.hopeful.mean() < 0.5)
+# How the names of ratios end that may be expected; from what part on records have another one than is stated.
+RATIO, _AS_STATED = "-ratio", 0.1
+# A standard deviation that hides nothing.
+_NO_NOISE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +60,7 @@ class Expected:
     ``ratio``: noise over sampling error. ``flagged``: part of the studies in which the term is flagged or unknown; ``power``:
     part in which its test rejects at 5 %, None without a test. ``hopeless``: what it is asked for first is not known better than
     its bounds tell already. ``records`` and ``less_noise``: how many times as many records, or as little noise, would do.
+    ``at``: of a ratio, the value at which its intervals are said; None for any other term.
     """
 
     statistic: Statistic
@@ -110,6 +75,19 @@ class Expected:
     usual_width: float
     records: float = 1.0
     less_noise: float = 1.0
+    at: float | None = None
+
+    def reach(self, widths: Pair, digits: int = 2) -> str:
+        """Intervals from the narrowest to the widest of these ``widths`` as text, as :func:`.reach_text` has each."""
+        texts = list(dict.fromkeys(reach_text(width, self.at, digits) for width in widths if not math.isnan(width)))
+        if self.at is not None:
+            return ", at the widest ".join(texts) or UNKNOWN
+        return " to ".join([*texts[:1], *(text.removeprefix(either_side("")) for text in texts[1:])]) or UNKNOWN
+
+    @property
+    def if_so(self) -> str:
+        """Of which value of a ratio the intervals are; "" for any other term."""
+        return "" if self.at is None else f"if it is {plain(self.at)}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -215,7 +193,7 @@ class Expectation:
         count = studies or (self.studies if len(spreads) == 1 else min(self.studies, _WITHOUT_GUESS))
         by_spread = [self.drawn(statistic, spread, studies=count) for spread in spreads]
         middle = by_spread[len(by_spread) // 2]
-        populations = [_middle(expected.population) for expected in by_spread]
+        populations = [middle_of(expected.population) for expected in by_spread]
         power = middle.power
         hopeless = self._is_hopeless(statistic)
         factors = (1.0, 1.0)
@@ -228,15 +206,30 @@ class Expectation:
             statistic,
             self.workload.budget_part(statistic),
             middle.term,
-            _range([_middle(expected.noise) for expected in by_spread]),
+            _range([middle_of(expected.noise) for expected in by_spread]),
             None if np.isnan(populations).all() else _range(populations),
-            _range([_middle(expected.ratio) for expected in by_spread]),
+            _range([middle_of(expected.ratio) for expected in by_spread]),
             float(middle.flagged.mean()),
             None if math.isnan(power) else power,
             hopeless,
             middle.width,
             *factors,
+            self._at(statistic, middle.term) if middle.is_ratio else None,
         )
+
+    def _at(self, statistic: Statistic, term: str) -> float:
+        """The value of a ratio that the made-up records have: the one that is expected, where they have that, else to two digits.
+
+        Without an effect it is 1."""
+        stated = next((value for name, value in statistic.expect if name.endswith(RATIO)), 1.0)
+        resolved, source = self.workload.with_columns(statistic), self._studies_of(statistic)
+        quantities = source.decoder.of_quantities(source.middle(USUAL_SPREAD), _NO_NOISE, max(self.records, ROWS), self.law)
+        with np.errstate(all="ignore"):
+            estimates = resolved.decode(quantities)
+        value = float(estimates.value[estimates.terms.index(term)])
+        if not 0 < value < math.inf or abs(math.log(value / stated)) < _AS_STATED:
+            return stated
+        return float(f"{value:.2g}")
 
     def _is_hopeless(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> bool:
         """Does no spread leave anything to be known?"""
@@ -270,6 +263,10 @@ class _Studies:
             means = _sample_means(self._population(spread), weight, count, stream) + self.decoder.offset
             self._drawn[key] = means, added
         return self._drawn[key]
+
+    def middle(self, spread: float) -> Array:
+        """The quantities of all made-up records, (q,), without noise."""
+        return np.asarray(self._population(spread).mean(axis=0) + self.decoder.offset)
 
     def _population(self, spread: float) -> Array:
         """The quantities of made-up records, (ROWS, q)."""
@@ -313,72 +310,6 @@ def _sample_means(population: Array, weight: float, studies: int, stream: BitStr
     return means
 
 
-def summed_up(decoded: list[Estimates], null: float | None, term: str | None = None) -> Simulated:
-    """Studies that were decoded; ``null``: :attr:`Statistic.null`. ``term``: another one than the headline."""
-    term = headline(decoded) if term is None else term
-    rows = [_row(estimates, term, null) for estimates in decoded]
-    noise, population, ratio, rejects = (np.array([row[column] for row in rows]) for column in range(4))
-    flagged = np.array([_is_flagged(estimates, term) for estimates in decoded])
-    return Simulated(term, noise, population, ratio, flagged, rejects, np.array([hopeful(estimates) for estimates in decoded]))
-
-
-def headline(decoded: list[Estimates]) -> str:
-    """The term by which a statistic is judged: the first that is asked for, else the one in the middle by its part of noise."""
-    first = decoded[0]
-    if first.headline:
-        return first.headline[0]
-    ratio = np.median([noise_over_sampling(estimates) for estimates in decoded], axis=0)
-    order = [index for index in np.argsort(ratio, kind="stable").tolist() if first.terms[index] != INTERCEPT] or [0]
-    return first.terms[int(order[(len(order) - 1) // 2])]
-
-
-def _row(estimates: Estimates, term: str, null: float | None) -> tuple[float, float, float, float]:
-    """Widths of both intervals, noise over sampling error, and whether its test rejects."""
-    index = estimates.terms.index(term)
-    of_population = estimates.of_population
-    population = math.nan if of_population is None else _width(of_population[index])
-    return (
-        _width(estimates.of_noise[index]),
-        population,
-        float(noise_over_sampling(estimates)[index]),
-        _rejects(estimates, index, null),
-    )
-
-
-def _rejects(estimates: Estimates, index: int, null: float | None) -> float:
-    """Whether the test of a term rejects, or that of the statistic, or its interval of the population; NaN without any."""
-    if estimates.p_value is not None and not np.isnan(estimates.p_value).all():
-        return float(estimates.p_value[index] < _LEVEL)
-    # Cochran's Q is left out: whether sites differ is another question than the headline's.
-    tests = [test for name, test in estimates.tests.items() if not name.startswith("Q")]
-    if tests:
-        return float(tests[0].p_value < _LEVEL)
-    if null is None or estimates.of_population is None:
-        return math.nan
-    low, high = estimates.of_population[index]
-    return float(not low <= null <= high)
-
-
-def _is_flagged(estimates: Estimates, term: str) -> bool:
-    flags = [flag for flag in estimates.flags if flag.code not in _NOT_ABOUT_NOISE]
-    flagged = any(term in flag.terms for flag in flags) or any(not flag.terms and flag.code != "few" for flag in flags)
-    return flagged or not math.isfinite(float(estimates.value[estimates.terms.index(term)]))
-
-
-def hopeful(estimates: Estimates) -> bool:
-    """Is any of what it is asked for first known better than its bounds tell already?
-
-    Where there are none, better than ten times its sampling error; where nothing is said about that, at least its sign.
-    """
-    places = [estimates.terms.index(term) for term in estimates.headline] or list(range(len(estimates.terms)))
-    room = (estimates.high - estimates.low)[places]
-    value, error = estimates.value[places], estimates.standard_error[places]
-    ratio = noise_over_sampling(estimates)[places]
-    within = np.abs(value) > error if estimates.population is None else ratio <= _MOST_NOISE
-    within = np.where(np.isfinite(room), 2 * Z * error < room, within)
-    return bool((within & np.isfinite(value) & np.isfinite(error)).any())
-
-
 def best_bins(column: Column, records: float, noise: float) -> int:
     """How many bins of equal width show a distribution best: least integrated squared error of the histogram as a density.
 
@@ -391,16 +322,6 @@ def best_bins(column: Column, records: float, noise: float) -> int:
     rough = width**2 / (12 * 4 * math.sqrt(math.pi) * deviation**3)
     error = rough + 1 / (records * width) + column.width * noise**2 / width**2
     return int(bins[int(np.argmin(error))])
-
-
-def _width(ends: Array) -> float:
-    return float(ends[1] - ends[0])
-
-
-def _middle(values: Array) -> float:
-    """The median of those that are known; infinite where fewer than half are finite."""
-    there = values[~np.isnan(values)]
-    return float(np.sort(there)[(len(there) - 1) // 2]) if len(there) else math.nan
 
 
 def _range(values: list[float]) -> Pair:

@@ -15,11 +15,12 @@ from quietmean.core.readable import bound_text, count_of, either_side, for_termi
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.allocation import USUAL_SPREAD
-from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Simulated, best_bins
+from quietmean.statistics.expectation import RATIO, SPREADS, Expectation, Expected, best_bins
 from quietmean.statistics.features.table import cut_evenly
 from quietmean.statistics.kinds.counts import Histogram
 from quietmean.statistics.kinds.linear_regression import LinearRegression
 from quietmean.statistics.scenario import effects_in
+from quietmean.statistics.simulated import Simulated, reach_text
 from quietmean.statistics.statistic import Statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
@@ -53,14 +54,16 @@ class Needed:
     # Of which interval a width is, and the standard deviations that nobody guessed, by column.
     interval: str = ""
     assumed: Mapping[str, float] = field(default_factory=dict)
+    # Of a ratio, the value at which its interval is said.
+    at: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: value for name, value in vars(self).items() if name not in ("counted", "planned")}
+        fields = {name: value for name, value in vars(self).items() if name not in ("counted", "planned", "at")}
         return {name: value for name, value in fields.items() if value not in ("", None, {}) or name == "epsilon"}
 
     @property
     def _goal(self) -> str:
-        half = for_terminal(either_side(f"{self.goal / 2:.6g}"))
+        half = for_terminal(reach_text(self.goal, self.at, 6))
         return f"a width of {self.goal:g} ({half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
 
     @property
@@ -187,11 +190,14 @@ class Forecast:
             of_term = f", {term.term}" if term.term else ""
             noise = "" if term.population is not None else " from the noise alone"
             spreads = [_short(spread) for spread in self.expectation.assumed(term.statistic).values()]
-            assumed = f" ({_if_so(spreads)})" if spreads and _depends_on_spread(term) else ""
+            taken = [f"say yours: {example}"] if term.at == 1 and (example := _example(term.statistic)) else []
+            taken += [_if_so(spreads)] if spreads and _depends_on_spread(term) else []
+            assumed = " ".join(["", *filter(None, (term.if_so, f"({'; '.join(taken)})" if taken else ""))])
             own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
             flagged = [f"flagged or hidden in {percent_text(term.flagged)} of studies"] if term.flagged >= _WORTH_SAYING else []
             power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
-            interval = f"interval {for_terminal(either_side(bound_text(term.usual_width / 2)))}{noise}{assumed}"
+            half = either_side(bound_text(term.usual_width / 2)) if term.at is None else reach_text(term.usual_width, term.at)
+            interval = f"interval {for_terminal(half)}{noise}{assumed}"
             lines.append(f"{term.statistic.text}{of_term}: {'; '.join([interval, *own, *power, *flagged])}")
         return lines
 
@@ -199,7 +205,9 @@ class Forecast:
         """Return how far the noise moves each statistic, half the width of its 95 % interval, in a few words."""
         about = "noise; these records alone" if self.study.workload.these_records else "noise"
         return [
-            f"{term.statistic.text} " + ("hidden by noise" if term.hopeless else f"{_half(term.noise)} ({about})")
+            f"{term.statistic.text} hidden by noise"
+            if term.hopeless
+            else f"{term.statistic.text} {term.reach(term.noise)} ({'; '.join(filter(None, (about, term.if_so)))})"
             for term in self.expected
         ]
 
@@ -221,10 +229,11 @@ class Forecast:
     def _sentence(self, term: Expected) -> str:
         if term.hopeless:
             return self._hopeless(term)
-        of_term = f" (of {term.term})" if term.term else ""
-        text = f"{term.statistic.text}: expected 95 % interval{of_term} {_half(term.noise, 3)} from the noise"
+        of = ", ".join(filter(None, (f"of {term.term}" if term.term else "", term.if_so)))
+        of_term = f" ({of})" if of else ""
+        text = f"{term.statistic.text}: expected 95 % interval{of_term} {term.reach(term.noise, 3)} from the noise"
         if term.population is not None:
-            text += f", {_half(term.population, 3)} for the population; noise is {_range(term.ratio)} times sampling error"
+            text += f", {term.reach(term.population, 3)} for the population; noise is {_range(term.ratio)} times sampling error"
         if _depends_on_spread(term):
             text += f"; ranges are over standard deviations of {SPREADS[0]:.0%} to {SPREADS[1]:.0%} of the bounds"
         if term.power is not None:
@@ -261,7 +270,11 @@ class Forecast:
 
     def needed(self, width: float | None, power: float | None) -> list[Needed]:
         """The smallest numbers for a width of the headline term's interval, or a power at 5 %, of each statistic that has it."""
-        needed, spread = [], {term.statistic.text for term in self.expected if _depends_on_spread(term)}
+        needed, expected = [], self.expected
+        spread, at = (
+            {term.statistic.text for term in expected if _depends_on_spread(term)},
+            {term.statistic.text: term.at for term in expected},
+        )
         for statistic in self.study.workload.statistics:
             for aim, goal in (("width", width), ("power", power)):
                 if goal is None:
@@ -288,6 +301,7 @@ class Forecast:
                         planned=self.drawn,
                         interval=_interval(self.expectation.drawn(statistic)) if aim == "width" else "",
                         assumed=self.expectation.assumed(statistic) if statistic.text in spread else {},
+                        at=at[statistic.text],
                     )
                 )
         return needed
@@ -343,11 +357,6 @@ def _depends_on_spread(term: Expected) -> bool:
     return any(pair is not None and pair[0] != pair[1] for pair in (term.noise, term.population))
 
 
-def _half(pair: tuple[float, float], digits: int = 2) -> str:
-    half = _range((pair[0] / 2, pair[1] / 2), digits)
-    return either_side(half)
-
-
 def _range(pair: tuple[float, float], digits: int = 3) -> str:
     low, high = (_short(end, digits) for end in pair)
     return low if low == high else f"{low} to {high}"
@@ -371,6 +380,12 @@ def _round_up(value: float) -> float:
     """Round up to two digits."""
     step = 10.0 ** max(math.floor(math.log10(value)) - 1, 0)
     return math.ceil(value / step) * step
+
+
+def _example(statistic: Statistic) -> str:
+    """How to say which ratio is expected; "" for a statistic that takes none, or has it."""
+    name = next((name for name in effects_in(statistic.known_expectations) if name.endswith(RATIO)), "")
+    return f"expect={name} 2" if name and name not in dict(statistic.expect) else ""
 
 
 def _without_effect(statistic: Statistic) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.output import TableFile
-from quietmean.core.readable import UNKNOWN, count_of, delta_shown, either_side, epsilon_shown, percent_text, plain
+from quietmean.core.readable import UNKNOWN, count_of, delta_shown, epsilon_shown, percent_text, plain
 from quietmean.core.schema import MOST
 from quietmean.core.tables import Kinds, table_html, table_text
 from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
@@ -261,20 +261,14 @@ def _known(number: float | None) -> float | None:
 
 
 def _printed_row(expected: Expected) -> dict[str, str]:
-    population = UNKNOWN if expected.population is None else _either_side(expected.population)
+    population = UNKNOWN if expected.population is None else expected.reach(expected.population)
     return {
         "statistic": expected.statistic.text,
-        "term": expected.term,
+        "term": ", ".join(filter(None, (expected.term, expected.if_so))),
         "95 % interval": population,
-        "noise alone": _either_side(expected.noise),
+        "noise alone": expected.reach(expected.noise),
         "power": "" if expected.power is None else percent_text(expected.power),
     }
-
-
-def _either_side(widths: tuple[float, float]) -> str:
-    """Half of a width, or of the narrowest and the widest, on each side of the estimate."""
-    halves = dict.fromkeys(either_side(plain(width / 2, 2)) for width in widths if not math.isnan(width))
-    return " to ".join(halves) or UNKNOWN
 
 
 def _of_committee(committee: CommitteeTerms, workload: Workload) -> Iterator[str]:
