@@ -84,7 +84,8 @@ def _drawn(expectation: Expectation, term: Expected) -> list[tuple[float, float]
             estimates = resolved.decode(source.decoder.of_quantities(mean, noise, expectation.records, None))
             assert is_log(estimates, term.term)
             assert estimates.of_population is not None
-            found.append(tuple(map(float, estimates.of_population[estimates.terms.index(term.term)])))
+            low, high = map(float, estimates.of_population[estimates.terms.index(term.term)])
+            found.append((low, high))
     return found
 
 

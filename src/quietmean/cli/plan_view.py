@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from quietmean.cli.console import out, whole_words
-from quietmean.cli.screens import NEXT, THEN, WIDTH, print_lines
+from quietmean.cli.screens import NEXT, WIDTH, print_lines
 from quietmean.core.readable import (
     bound_text,
     count_of,
@@ -53,14 +53,14 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None =
         "",
         *_below(answer, rows, kept, named),
         *([] if details else [f"{_left_out(rows, kept)}: --details"]),
-        *(_with_data(answer["target"]["parties"]) if saved is None else [f"{NEXT}simulate {quote(str(saved))}"]),
+        f"{NEXT}{_with_data(answer['target']['parties']) if saved is None else f'simulate {quote(str(saved))}'}",
     ]
 
 
-def _with_data(parties: int) -> list[str]:
-    """How to plan a study of one's own; where there is none yet, first how to write it."""
+def _with_data(parties: int) -> str:
+    """How to plan a study of one's own; where there is none yet how to write it, which leads to its plan."""
     plan = f"plan --study {_STUDY} --parties {parties:d} --records 5000"
-    return [f"{NEXT}{plan}"] if _STUDY.exists() else [f'{NEXT}study new "mean(age in 0..110)"', f"{THEN}{plan}"]
+    return plan if _STUDY.exists() else 'study new "mean(age in 0..110)"'
 
 
 class Row(NamedTuple):

@@ -22,7 +22,7 @@ from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.columns import Column
 from quietmean.statistics.estimate import known
 from quietmean.statistics.scenario import ROWS, SyntheticRecords
-from quietmean.statistics.simulated import Simulated, middle_of, reach_text, summed_up
+from quietmean.statistics.simulated import Simulated, half_of, middle_of, reach_text, summed_up
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.workload import Workload
 
@@ -79,10 +79,11 @@ class Expected:
 
     def reach(self, widths: Pair, digits: int = 2) -> str:
         """Intervals from the narrowest to the widest of these ``widths`` as text, as :func:`.reach_text` has each."""
-        texts = list(dict.fromkeys(reach_text(width, self.at, digits) for width in widths if not math.isnan(width)))
+        known = [width for width in widths if not math.isnan(width)]
         if self.at is not None:
-            return ", at the widest ".join(texts) or UNKNOWN
-        return " to ".join([*texts[:1], *(text.removeprefix(either_side("")) for text in texts[1:])]) or UNKNOWN
+            return ", at the widest ".join(dict.fromkeys(reach_text(width, self.at) for width in known)) or UNKNOWN
+        half = " to ".join(dict.fromkeys(half_of(width, digits) for width in known))
+        return either_side(half) if half else UNKNOWN
 
     @property
     def if_so(self) -> str:

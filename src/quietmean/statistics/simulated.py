@@ -127,13 +127,18 @@ def hopeful(estimates: Estimates) -> bool:
     return bool((within & np.isfinite(value) & np.isfinite(error)).any())
 
 
+def half_of(width: float, digits: int) -> str:
+    """How far an interval of this width is on either side."""
+    return plain(float(f"{width / 2:.{digits}g}"))
+
+
 def reach_text(width: float, at: float | None, digits: int = 2) -> str:
     """An interval of this width as text: "±5.3", or both ends of that of a ratio ``at`` a value: "0.52 to 1.94".
 
     The ends of a ratio are as many times below as above it.
     """
     if at is None:
-        return either_side(plain(float(f"{width / 2:.{digits}g}")))
+        return either_side(half_of(width, digits))
     times = math.asinh(width / (2 * at))
     return interval_text((at * exp_or_infinite(-times), at * exp_or_infinite(times)))
 
