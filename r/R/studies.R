@@ -113,3 +113,31 @@ named_account <- function(data, account, new_account = NULL, no_ledger = FALSE, 
   }
   account
 }
+
+#' Make up a table of a study, to try programs on
+#'
+#' It costs no privacy, and everybody gets the same one. Columns are within their bounds and levels, some cells missing.
+#'
+#' @param ask Questions, as in \code{\link{qm_run}}; or
+#' @param study a study file.
+#' @param rows How many rows.
+#' @return A data frame.
+#' @examples
+#' \dontrun{
+#' qm_mock("group-means(age in 15..50, by=sex in {f, m})", rows = 100)
+#' }
+#' @export
+qm_mock <- function(ask = NULL, study = NULL, rows = 500) {
+  if (is.null(ask) == is.null(study)) {
+    stop("ask and study: one of them says what the table is of. Give ask = QUESTIONS, or study = FILE.", call. = FALSE)
+  }
+  if (!is.null(ask)) {
+    study <- tempfile("study-", fileext = ".toml")
+    on.exit(unlink(study), add = TRUE)
+    run_command(c("study", "new", ask, option_words(list(name = "mock", epsilon = 1, delta = 1e-6, out = study))))
+  }
+  file <- tempfile("mock-", fileext = ".csv")
+  on.exit(unlink(file), add = TRUE)
+  run_command(c("study", "mock", study, option_words(list(rows = rows, out = file))))
+  utils::read.csv(file, na.strings = "", fileEncoding = "UTF-8", check.names = FALSE)
+}

@@ -69,3 +69,14 @@ test_that("a study is planned with the widths of its intervals", {
   expect_error(qm_plan(5, population = "these records"), "population goes with ask")
   expect_true(table$noise.width.low > 0 && table$width.high >= table$noise.width.low)
 })
+
+test_that("a table is made up for questions, and a study reads it", {
+  skip_if_not(qm_available(), "the command quietmean is not here")
+  made <- qm_mock(c("mean(age in 15..50)", by_education), rows = 60)
+  expect_equal(dim(made), c(60, 2))
+  expect_true(all(made$age >= 15 & made$age <= 50, na.rm = TRUE))
+  expect_identical(qm_mock(c("mean(age in 15..50)", by_education), rows = 60), made)
+  expect_equal(tidy(suppressMessages(qm_run(made, "mean(age in 15..50)", parties = 5)))$name, "mean(age)")
+  expect_error(qm_mock("mean(age in 15..50)", rows = 0), "rows is 0.*Give for example rows = 500", class = "quietmean_error")
+  expect_error(qm_mock(), "Give ask = QUESTIONS, or study = FILE")
+})

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from quietmean.studies.data import sources as sources
     from quietmean.studies.outcome import feasible as feasible
     from quietmean.studies.outcome import here as here
+    from quietmean.studies.outcome import mock as mock
     from quietmean.studies.outcome import outcome as outcome
     from quietmean.studies.party import handing_in as handing_in
     from quietmean.studies.party import planned as planned
@@ -42,7 +43,7 @@ else:
         "studies": "data party",
         "studies.agreement": "any_study sealed session_study session_terms signed study study_keys",
         "studies.data": "sources",
-        "studies.outcome": "feasible here outcome",
+        "studies.outcome": "feasible here mock outcome",
         "studies.party": "handing_in planned session_contract",
     }
     _PLACES = {name: f"{package}.{name}".strip(".") for package, names in _ROOMS.items() for name in names.split()}

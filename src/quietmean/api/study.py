@@ -169,6 +169,16 @@ class Study:
         return planned
 
     @python_call
+    def mock(self, rows: int = 500) -> Any:
+        """Make up a table of the study, to try programs on: a frame of Polars, or of pandas where only that is there.
+
+        The same everywhere, from the study alone, so that it costs no privacy: within bounds and levels, as guesses and
+        expectations say, some cells missing. Transforms are not in it. Raises :class:`InputError` for an impossible number of
+        ``rows``.
+        """
+        return rooms.mock.mock_rows(self._terms, rows).to_frame()
+
+    @python_call
     def run(
         self,
         data: rooms.data.Source | Sequence[rooms.data.Source] | Mapping[str, rooms.data.Source],

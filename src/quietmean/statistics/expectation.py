@@ -150,7 +150,7 @@ class Expectation:
         columns, expect = self.workload.columns, dict(statistic.expect)
         return {
             name: USUAL_SPREAD * columns[name].width
-            for name in _columns_of(statistic, self.workload)
+            for name in columns_of(statistic, self.workload)
             if columns[name].numeric and not (columns[name].guess or columns[name].origin)
             if not (name == statistic.subject and "sd" in expect)
         }
@@ -274,7 +274,7 @@ class _Studies:
         if spread not in self._populations:
             scenario = SyntheticRecords(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
             self._statistic.synthesize(scenario)
-            table = scenario.table(_columns_of(self._statistic, self._workload))
+            table = scenario.table(columns_of(self._statistic, self._workload))
             read = self.decoder.read.columns(self._places).T
             parts = [
                 self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features) @ read
@@ -284,7 +284,7 @@ class _Studies:
         return self._populations[spread]
 
 
-def _columns_of(statistic: Statistic, workload: Workload) -> list[str]:
+def columns_of(statistic: Statistic, workload: Workload) -> list[str]:
     """The columns that a statistic names, in fields and formulas; all of them where it names none."""
     named: set[str] = set()
     for value in statistic.agreed_fields().values():

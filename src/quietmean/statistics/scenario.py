@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import special
 from quietmean.core.roots import root_between
@@ -73,6 +73,17 @@ def expectation_field() -> Any:
     )
 
 
+class Expecting(Protocol):
+    """A statistic, as far as records are made up for it."""
+
+    @property
+    def subject(self) -> str | None: ...
+    @property
+    def expect(self) -> tuple[tuple[str, float], ...]: ...
+
+    def synthesize(self, scenario: SyntheticRecords, /) -> None: ...
+
+
 class SyntheticRecords:
     """A table in the making: ``values`` of each column, (rows,), related one step after the other.
 
@@ -80,23 +91,51 @@ class SyntheticRecords:
     bounds. ``subject``: the column that an expected mean and deviation are of.
     """
 
-    def __init__(self, columns: Columns, expect: Mapping[str, float], spread: float, subject: str | None = None) -> None:
+    def __init__(
+        self, columns: Columns, expect: Mapping[str, float], spread: float, subject: str | None = None, rows: int = ROWS
+    ) -> None:
         self.columns = columns
         self.expect = expect
+        self._spread = spread
+        self.rows = 1 << max(rows - 1, 1).bit_length()
         count = len(columns)
         # Scrambled, so that any two columns are independent also where there are many of them; the same for equal seeds.
-        drawn = sobol(2 * count + _SPARE, ROWS.bit_length() - 1, _SEED)
-        drawn = np.clip(drawn, 0.5 / ROWS, 1 - 0.5 / ROWS)
+        drawn = sobol(2 * count + _SPARE, self.rows.bit_length() - 1, _SEED)
+        drawn = np.clip(drawn, 0.5 / self.rows, 1 - 0.5 / self.rows)
         self._drawn = {column.name: drawn[:, index] for index, column in enumerate(columns)}
         self._missing = {column.name: drawn[:, count + index] for index, column in enumerate(columns)}
         self.chance, self.other_chance, self.third_chance = drawn[:, 2 * count :].T
         self.values: dict[str, Array] = {}
-        for column in columns:
+        self._spread_out({} if subject is None else {subject: expect})
+
+    @classmethod
+    def of_study(cls, columns: Columns, asked: Sequence[Expecting], spread: float, rows: int) -> Self:
+        """At least so many records as all questions of a study expect them; where two contradict each other, as the later."""
+        scenario = cls(columns, {}, spread, None, rows)
+        scenario._spread_out({each.subject: dict(each.expect) for each in asked if each.subject is not None})
+        for each in asked:
+            scenario.expect = dict(each.expect)
+            each.synthesize(scenario)
+        return scenario
+
+    def _spread_out(self, expected: Mapping[str, Mapping[str, float]]) -> None:
+        """The values of each column by itself, with what is expected of it by name; then of transforms."""
+        for column in self.columns:
+            if not column.origin:
+                own = expected.get(column.name, {})
+                self.values[column.name] = _marginal(column, self._drawn[column.name], self._spread, own)
+        self.transform()
+
+    def transform(self) -> None:
+        """The values of transforms, as they follow from those of the columns that they are made of."""
+        for column in self.columns:
             if column.origin:
                 self.values[column.name] = np.asarray(Transform(column.origin).values(self.values), dtype=np.float64)
-            else:
-                own = expect if column.name == subject else {}
-                self.values[column.name] = _marginal(column, self._drawn[column.name], spread, own)
+
+    def missing(self, name: str, part: float) -> Mask:
+        """In which records a cell of a column is missing, (rows,), of that part of them."""
+        missing: Mask = self._missing[name] < part
+        return missing
 
     def expected(self, name: str) -> float | None:
         return self.expect.get(name)
@@ -132,7 +171,7 @@ class SyntheticRecords:
     def normal(self, name: str) -> Array:
         """Normal scores of a column of numbers as it is now, (rows,)."""
         ranks = self.values[name].argsort(kind="stable").argsort(kind="stable")
-        scores: Array = special.ndtri((ranks + 0.5) / ROWS)
+        scores: Array = special.ndtri((ranks + 0.5) / self.rows)
         return scores
 
     def covariate(self, column: Column, level: str | None = None) -> Array:
@@ -211,7 +250,7 @@ class SyntheticRecords:
 
     def arms(self, by: str | None) -> Array:
         """The place of each record's group, (rows,); 0 without groups."""
-        return np.zeros(ROWS) if by is None else self.values[by]
+        return np.zeros(self.rows) if by is None else self.values[by]
 
     def shift_sites(self, column: str, by: str, between: float | None) -> None:
         """Sites whose means differ by a standard deviation, in the units of the column."""
@@ -227,7 +266,7 @@ class SyntheticRecords:
         """The records, (rows, columns), NaN where a cell of these columns is missing."""
         part = self.expect.get("missing", 0.0)
         by_column = {
-            name: np.where(self._missing[name] < part, np.nan, values) if part and name in names else values
+            name: np.where(self.missing(name, part), np.nan, values) if part and name in names else values
             for name, values in self.values.items()
         }
         return np.column_stack(list(by_column.values()))

@@ -1,0 +1,127 @@
+"""A table that nobody's data are in, as a study describes them: to write and try programs before anybody is asked for data.
+
+From the study's file alone, the same on every machine: it costs no privacy.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.arrays import Array
+from quietmean.core.errors import InputError, named
+from quietmean.core.extensions import import_extra
+from quietmean.core.lazy import parquet
+from quietmean.core.readable_days import day_text
+from quietmean.core.tables import Rows, Tabular, csv_bytes
+from quietmean.statistics.allocation import USUAL_SPREAD
+from quietmean.statistics.columns import Column
+from quietmean.statistics.expectation import columns_of
+from quietmean.statistics.scenario import SyntheticRecords
+from quietmean.studies.agreement.study import StudyTerms
+
+# The part of each column's cells that is missing, where no question says what to expect.
+USUALLY_MISSING = 0.02
+# Digits of numbers, of the width of their bounds.
+_DIGITS = 3
+# How many rows one person has after the other, and the most of these that are drawn.
+_ROWS_OF_PERSONS = (1, 2, 1, 3)
+PERSON, DAY = "person", "visit_date"
+_FIRST_DAY = "2025-01-01"
+_MOST_ROWS = 1 << 20
+# How the name of a file may end.
+ENDS = (".csv", ".parquet")
+NOTE = (
+    "Made up from the study alone. No row is of a person, though one may equal a real one by chance. It shows the study's "
+    "guesses and expectations, which are public."
+)
+
+
+class MockRows(Tabular):
+    """Rows that are made up for a study; of persons, with the columns that say whose a row is and of which day.
+
+    ``heads``: the columns of a file, which are those of the study that are no transforms.
+    """
+
+    def __init__(self, cells: dict[str, list[Any]]) -> None:
+        self.heads = tuple(cells)
+        self._rows: Rows = [dict(zip(self.heads, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self._rows]
+
+    def csv(self) -> bytes:
+        """The rows as CSV, an empty cell for a missing one."""
+        return csv_bytes(self._rows, self.heads)
+
+    def parquet(self) -> bytes:
+        """The rows as Parquet, with the note in its metadata. Raises :class:`InputError` where pyarrow is not installed."""
+        arrow = import_extra("pyarrow", "tables", "writing Parquet")
+        kinds = {head: [row[head] for row in self._rows] for head in self.heads}
+        table = arrow.table(kinds).replace_schema_metadata({"note": NOTE})
+        content = io.BytesIO()
+        parquet.write_table(table, content)
+        return content.getvalue()
+
+    @property
+    def format_text(self) -> str:
+        """What stands beside the file in FILE.format.toml, for a study of persons; empty for others."""
+        lines = [f'{key} = "{name}"' for key, name in (("person", PERSON), ("date", DAY)) if name in self.heads]
+        return "\n".join(["[mapping]", *lines, ""]) if PERSON in self.heads else ""
+
+
+def mock_rows(study: StudyTerms, rows: int) -> MockRows:
+    """Make up so many rows of a study: within its bounds and levels, as its guesses and expectations say, some cells missing.
+
+    The rows of one person are as different as those of several. Raises :class:`InputError` for an impossible number of rows.
+    """
+    if not 1 <= rows <= _MOST_ROWS:
+        raise InputError(f"rows is {rows}, and a made-up table has 1 to {_MOST_ROWS:,}. Give for example {named('rows', '500')}.")
+    columns, asked = study.workload.columns, study.workload.statistics
+    scenario = SyntheticRecords.of_study(columns, asked, USUAL_SPREAD, rows)
+    cells = _of_persons(study, columns.names, rows)
+    for column in columns:
+        if not column.origin:
+            parts = [
+                part
+                for statistic in asked
+                for name, part in statistic.expect
+                if name == "missing" and column.name in columns_of(statistic, study.workload)
+            ]
+            missing = scenario.missing(column.name, max(parts, default=USUALLY_MISSING))
+            cells[column.name] = _cells(column, np.where(missing, np.nan, scenario.values[column.name])[:rows])
+    return MockRows(cells)
+
+
+def _of_persons(study: StudyTerms, names: Collection[str], rows: int) -> dict[str, list[Any]]:
+    """Whose each row is, and its day, where persons are the unit. Raises :class:`InputError` for a study's column so named."""
+    if study.persons is None:
+        return {}
+    if taken := {PERSON, DAY} & set(names):
+        raise InputError(f"column {taken.pop()!r} is in the study, and the table needs one of that name. Rename it there.")
+    sizes = [_ROWS_OF_PERSONS[index % len(_ROWS_OF_PERSONS)] for index in range(rows)]
+    persons = np.repeat(np.arange(1, rows + 1), sizes)[:rows].tolist()
+    days = [day_text(float(index % 365), _FIRST_DAY) for index in range(rows)]
+    return {PERSON: persons, DAY: days}
+
+
+def _cells(column: Column, values: Array) -> list[Any]:
+    """The values as a file has them; for a missing one the study's code, None without any."""
+    missing = column.missing_codes[0] if column.missing_codes else None
+    return [missing if math.isnan(value) else _cell(column, value) for value in values.tolist()]
+
+
+def _cell(column: Column, value: float) -> Any:
+    if not column.numeric:
+        return column.categories[int(value)]
+    if column.since:
+        return day_text(value, column.since)
+    if column.whole:
+        return round(value)
+    digits = max(_DIGITS - 1 - math.floor(math.log10(column.width)), 0)
+    rounded = round(value, digits) if digits else round(value)
+    return rounded if column.low <= rounded <= column.high else value
