@@ -23,10 +23,11 @@ from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimate import NOT_TOLD, Flag
 from quietmean.statistics.estimates import Estimates, possible
 from quietmean.statistics.features.presence import AnyPresent, Indicator, any_present
-from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.influence_bounds import Around, TermReading
 from quietmean.statistics.linear import LinearMap
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.tails import decoded_with
+from quietmean.statistics.weights import Weighable, weight_of
 
 # What differs by less, of itself and of its error, is the same but for rounding.
 _NEAR = 1e-6
@@ -184,8 +185,9 @@ class DeclaredStatistic:
 
     @property
     def seen(self) -> Columns:
-        """The columns as the statistic sees them: where some records are left out, what is missing counts as nothing."""
-        if self.condition is None:
+        """The columns as the statistic sees them: where some records are left out, or count in part, what is missing counts as
+        nothing."""
+        if self.condition is None and getattr(self.statistic, "weight", None) is None:
             return self.columns
         indicated = [column.model_copy(update={"missing": INDICATOR}) if column.fills_in else column for column in self.columns]
         return Columns(indicated, self.columns.unit)
@@ -194,7 +196,7 @@ class DeclaredStatistic:
     def features(self) -> tuple[Feature, ...]:
         """What has to be released. Raises :class:`InputError` as :meth:`Statistic.features` does, and for a condition that is
         none of these columns."""
-        features = self.statistic.features(self.seen)
+        features = self._asked
         if self.condition is None:
             return features
         self.condition.require_of(self.columns)
@@ -205,6 +207,30 @@ class DeclaredStatistic:
                 )
         within = tuple(self._within(feature) for feature in features)
         return (*within, self._inside) if self.statistic.counts_records else within
+
+    @property
+    def _asked(self) -> tuple[Feature, ...]:
+        """What the statistic reads, whatever its condition."""
+        weight = weight_of(self.statistic, self.seen)
+        if weight is None or not isinstance(self.statistic, Weighable):
+            return self.statistic.features(self.seen)
+        return self.statistic.weighted_features(self.seen, weight)
+
+    @property
+    def readings(self) -> tuple[TermReading, ...]:
+        """How its terms are read from quantities, as :meth:`Statistic.readings`, with its weights."""
+        weight = weight_of(self.statistic, self.seen)
+        if weight is None or not isinstance(self.statistic, Weighable):
+            return self.statistic.readings(self.seen)
+        return self.statistic.weighted_readings(self.seen, weight)
+
+    def _estimated(self, view: Released, records: float) -> Estimates:
+        """What the statistic reads; ``records``: how many there are with those outside the condition, NaN where that is not
+        known."""
+        weight = weight_of(self.statistic, self.seen)
+        if weight is None or not isinstance(self.statistic, Weighable):
+            return self.statistic.decode(view, self.seen)
+        return self.statistic.decode_weighted(view, self.seen, weight, records)
 
     @property
     def total_share(self) -> float:
@@ -230,13 +256,15 @@ class DeclaredStatistic:
         """Also the terms for which no interval holds, which a prediction may use and a report may not."""
         view = self._read(released)
         with decoded_with(released.law):
-            estimates = self.statistic.decode(view, self.seen)
+            estimates = self._estimated(view, released.records)
             if self.condition is not None and view.whole is None:
                 estimates = self._without_outsiders(estimates, view)
         return estimates
 
     def counted(self, estimates: Estimates, released: Released) -> Estimates:
-        """Add how many records it is of."""
+        """Add how many records it is of; where they have weights, that is not known."""
+        if getattr(self.statistic, "weight", None) is not None:
+            return estimates
         outside = None if self.condition is None else self._outside(released)
         return counted(estimates, self.statistic, self._read(released), self.seen, outside)
 
@@ -244,7 +272,7 @@ class DeclaredStatistic:
         """The released results as the statistic reads them."""
         if self.condition is None:
             return released
-        features = self.statistic.features(self.seen)
+        features = self._asked
         places = {feature: released.places[self._within(feature)] for feature in features}
         if self._place_of_inside(released.places) is not None:
             return self._of_inside(released, places)
@@ -266,7 +294,7 @@ class DeclaredStatistic:
         for feature, own in view.places.items():
             quantities[own] += self._of_nothing(feature)
         twice = replace(view, weight=2 * view.weight, quantities=quantities / 2, noise=view.noise / 2)
-        others = self.statistic.decode(twice, self.seen)
+        others = self._estimated(twice, view.weight)
         near = _NEAR * np.nan_to_num(estimates.standard_error, posinf=0.0) + _NEAR**2
         moved = ~(np.abs(estimates.value - others.value) <= near + _NEAR * np.abs(estimates.value))
         moved &= ~(np.isnan(estimates.value) & np.isnan(others.value))
@@ -282,7 +310,7 @@ class DeclaredStatistic:
         """Where what the statistic reads may lie; ``whole``: as of :class:`Released`."""
         if self.condition is None:
             return around
-        places = {feature: around.places[self._within(feature)] for feature in self.statistic.features(self.seen)}
+        places = {feature: around.places[self._within(feature)] for feature in self._asked}
         if self._place_of_inside(around.places) is None:
             return replace(around, places={**around.places, **places}, of_all=False)
         others = self._others(around.places, places, len(around.offset), whole)

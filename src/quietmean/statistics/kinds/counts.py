@@ -20,13 +20,14 @@ from quietmean.statistics.features.presence import AnyPresent
 from quietmean.statistics.fields import cluster_field, edges_field, usual_bins_field
 from quietmean.statistics.influence_bounds import TermReading
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
-from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Feature, Released, require_records
+from quietmean.statistics.weights import Weighable
 
 COUNTED = "a description of the records that were counted, not a parameter of a population"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Sum(Statistic):
+class Sum(Weighable):
     """The sum of a column over all records; a missing value adds nothing, or the middle of the bounds, as the column says."""
 
     name = "sum"
@@ -55,7 +56,7 @@ class Sum(Statistic):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Count(Statistic):
+class Count(Weighable):
     """How many records have a number in a column, or a level: ``yes`` by default for a boolean one, any for one with levels.
 
     Without a column: in how many its condition holds.
@@ -108,7 +109,7 @@ _USUAL_BINS = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Histogram(Statistic):
+class Histogram(Weighable):
     """How many records lie in each bin [a, b) of a column, ``below`` the first edge, ``above`` the last one, and ``missing``.
 
     Of a column with levels: how many records have each. The counts add up to the number of records, where that is public.
@@ -158,7 +159,7 @@ PARTIES_DIFFER = "each party counts once, and how far parties differ was not rel
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Proportion(Statistic):
+class Proportion(Weighable):
     """The proportion of present values of a column that have a level: of ``yes`` for a boolean column, of every level otherwise.
 
     ``level`` names one. With ``cluster``, a column of public sites, the proportion over all sites like these

@@ -28,10 +28,11 @@ from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_col
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.tails import tails
+from quietmean.statistics.weights import Weighable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Mean(Statistic):
+class Mean(Weighable):
     """The mean of a column over all records (unit ``record``) or over the parties' own means (unit ``party``).
 
     With ``cluster``, a column of public sites, the mean over all sites like these: sites may differ, and count as random effects

@@ -36,6 +36,7 @@ from quietmean.statistics.kinds.counts import counts
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.tails import tails
+from quietmean.statistics.weights import Weighable
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
@@ -44,7 +45,7 @@ RATIOS = ratio("odds-ratio"), ratio("risk-ratio"), SmoothTerm("risk-difference",
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Crosstab(OfCells):
+class Crosstab(Weighable, OfCells):
     """Counts of all pairs of levels, ``f:yes`` for the row's level f and the column's level yes, with those that are missing.
 
     The test of independence is Pearson's chi-squared of the present levels, with the noise counted in, but for levels that so few

@@ -74,7 +74,7 @@ def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mappin
     for statistic in workload.statistics:
         features_of = workload.with_columns(statistic)
         seen = features_of.around(around, decoder.whole)
-        if readings := features_of.statistic.readings(features_of.seen):
+        if readings := features_of.readings:
             # Ratios are released as they come out, beyond the ends of their range too: it bounds nothing.
             yield from (Move(statistic.text, reading.term, _moved(seen, reading)) for reading in readings)
             continue

@@ -1,0 +1,241 @@
+"""Survey weights: without noise what R's ``survey`` says of three of its sets of records, and intervals that hold with noise.
+
+``survey_weights.csv`` has schools of California (apistrat, apiclus2) and hospitals (Levy and Lemeshow), as the package has them.
+The numbers below are those of survey 4.1, of ``svydesign(id = ~1, weights = ~weight)``: ``svymean`` and ``svytotal`` with their
+errors, ``na.rm = TRUE``, of a domain by ``subset``, and with ``fpc = ~N`` of a population of four times as many.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column, ColumnBlock, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics.coding import question_of
+from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.features.weighted import Weighted
+from quietmean.statistics.statistic import presence_of, raw
+from support.workloads import exact_of, released, workload_of
+
+Array = NDArray[np.float64]
+
+ROWS = list(csv.DictReader((Path(__file__).parents[1] / "data" / "survey_weights.csv").read_text().splitlines()))
+RIGHT = {
+    "apistrat": {
+        "mean(y, weight=weight)": (662.28736317426, 9.5854288778934),
+        "sum(total, weight=weight)": (3687177.519946, 117624.7540801),
+        "mean(total, weight=weight)": (595.282135891202, 26.5631737181334),
+        "proportion(level, level=E, weight=weight)": (0.713755236630249, 0.0291250233409412),
+        "count(level, level=E, weight=weight)": (4420.9999, 313.396373645373),
+        "mean(y, weight=weight, where=level == 'E')": (674.43, 12.493433491319),
+        "mean(y, weight=weight, population=800)": (662.28736317426, 8.30122491442465),
+    },
+    "apiclus2": {
+        "mean(y, weight=weight)": (670.811808118081, 20.016001867534),
+        "sum(total, weight=weight)": (2639272.93, 390914.070285328),
+        "mean(total, weight=weight)": (526.262641509434, 53.8580013132038),
+        "proportion(level, level=E, weight=weight)": (0.681180811808118, 0.0674701403096334),
+        "count(level, level=E, weight=weight)": (3493.555, 574.604488884137),
+        "mean(y, weight=weight, where=level == 'E')": (692.810400866739, 25.4512358948116),
+        "mean(y, weight=weight, population=504)": (670.811808118081, 17.3343660994812),
+    },
+    "hospital": {
+        "mean(y, weight=weight)": (116.444934315759, 25.0429692598112),
+        "sum(total, weight=weight)": (11853.999966, 3375.74489406139),
+        "mean(total, weight=weight)": (75.0253171901939, 8.71552054680237),
+        "proportion(level, level=L1, weight=weight)": (0.265822788174972, 0.127643750659843),
+        "count(level, level=L1, weight=weight)": (42, 18.6145104689863),
+        "mean(y, weight=weight, where=level == 'L1')": (35.55, 5.99078533487651),
+        "mean(y, weight=weight, population=60)": (116.444934315759, 21.6878475651893),
+    },
+}
+
+
+def records_of(name: str) -> tuple[Columns, Array]:
+    """One of the sets, with public bounds."""
+    rows = [row for row in ROWS if row["set"] == name]
+    levels = tuple(sorted({row["level"] for row in rows}))
+    columns = Columns(
+        [
+            Column(name="y", low=0, high=1000),
+            Column(name="total", low=0, high=5000, missing="indicator"),
+            Column(name="level", levels=levels),
+            Column(name="weight", low=0, high=300),
+        ]
+    )
+    number = [[float(row[key] or "nan") for key in ("y", "total")] for row in rows]
+    others = [[levels.index(row["level"]), float(row["weight"])] for row in rows]
+    return columns, np.hstack([number, others])
+
+
+def of_both(found: Estimates) -> Array:
+    """Return the standard errors of noise and sampling."""
+    assert found.population is not None
+    return found.population
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in RIGHT.items() for text in texts])
+def test_without_noise_it_is_what_r_says(name: str, text: str) -> None:
+    columns, records = records_of(name)
+    found, (value, error) = exact_of(workload_of(columns, text), records), RIGHT[name][text]
+    assert found.value[0] == pytest.approx(value, rel=1e-10)
+    assert of_both(found)[0] == pytest.approx(error, rel=1e-9)
+
+
+def test_all_levels_and_cells_are_horvitz_and_thompsons() -> None:
+    columns, records = records_of("apistrat")
+    level, weight = records[:, 2], records[:, 3]
+    totals = [weight[level == each].sum() for each in range(3)]
+    parts = exact_of(workload_of(columns, "proportion(level, weight=weight)"), records)
+    np.testing.assert_allclose(parts.value, np.array(totals) / weight.sum(), rtol=1e-12)
+    counts = exact_of(workload_of(columns, "histogram(level, weight=weight)"), records)
+    np.testing.assert_allclose(counts.value, totals, rtol=1e-12)
+    both = Columns([*columns, Column(name="high", boolean=True)])
+    table = exact_of(workload_of(both, "crosstab(level, high, weight=weight)"), np.column_stack([records, records[:, 0] > 700]))
+    cells = {
+        f"{columns['level'].levels[place]}:yes": weight[(level == place) & (records[:, 0] > 700)].sum() for place in range(3)
+    }
+    assert {term: table.value[table.terms.index(term)] for term in cells} == pytest.approx(cells, rel=1e-12)
+    assert not table.tests
+
+
+@pytest.mark.parametrize("text", ["mean(y", "proportion(level, level=E"])
+def test_equal_weights_are_none(text: str) -> None:
+    """But for n - 1: the interval of a part is Wilson's of n in one, of n - 1 in the other."""
+    columns, records = records_of("apistrat")
+    records[:, 3] = 7.0
+    plain, weighted = (exact_of(workload_of(columns, text + more), records) for more in (")", ", weight=weight)"))
+    np.testing.assert_allclose(weighted.value, plain.value, rtol=1e-12)
+    np.testing.assert_allclose(of_both(weighted), of_both(plain), rtol=3e-3)
+    np.testing.assert_allclose(weighted.of_population, plain.of_population, rtol=3e-3)  # type: ignore[arg-type]
+
+
+def test_a_weight_counts_up_to_its_cap_whatever_it_is() -> None:
+    columns, _ = records_of("hospital")
+    for feature in (
+        Weighted(ColumnBlock(columns["y"]), columns["weight"]),
+        Weighted(CellIndicators((Axis(columns["level"]),)), columns["weight"]),
+    ):
+        for most in (300.0, 1e9):
+            kept = {"weight": np.full(2, most), presence_of("weight"): np.ones(2), raw("weight"): np.full(2, most)}
+            kept |= {"y": np.array([0.0, 1000.0]), presence_of("y"): np.ones(2), raw("y"): np.array([0.0, 1000.0])}
+            kept |= {"level": np.array([0.0, 1.0]), presence_of("level"): np.ones(2)}
+            first, other = feature.encode(kept)
+            # The whole sensitivity at the cap, and no more above.
+            assert np.linalg.norm(first - other) == pytest.approx(feature.sensitivity, rel=1e-9)
+    workload = workload_of(columns, "mean(y, weight=weight)")
+    least = np.array([[500.0, 10.0, 0.0, np.nan], [500.0, 10.0, 0.0, -3.0], [500.0, 10.0, 0.0, 0.0], [np.nan, 10.0, 0.0, 9.0]])
+    # No weight, or none that counts, is as good as no value.
+    assert not workload.of_records(least).any()
+
+
+def test_an_engine_groups_by_weights_as_they_are() -> None:
+    columns, _ = records_of("hospital")
+    workload = workload_of(columns, "histogram(y, bins=4, weight=weight)")
+    tried = workload.inside(np.full((1, 4), np.nan))
+    (asked,) = [question_of(feature, workload.columns, tried) for feature in workload.shares]
+    assert {*asked.columns} == {"y", "weight"}
+    assert [name for name, _ in asked.cuts] == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("variance(y, weight=weight)", "has no field 'weight'"),
+        ("quantiles(y, weight=weight)", "has no field 'weight'"),
+        ("mean(y, weight=level)", "'level' has levels and no bounds"),
+        ("mean(y, weight=never)", "never has no bounds"),
+        ("mean(y, weight=below)", "is a weight, but its lower bound is -1"),
+        ("mean(y, population=900)", "has a population and no weight"),
+        ("mean(y, weight=weight, population=0)", "choose a number > 0"),
+        ("mean(y, weight=weight, cluster=level)", "weight and cluster do not go together"),
+        ("proportion(level, level=missing, weight=weight)", "asks for what has no value"),
+    ],
+)
+def test_a_weight_that_cannot_be_is_told_in_a_sentence(text: str, said: str) -> None:
+    columns, _ = records_of("hospital")
+    with pytest.raises(InputError) as told:
+        workload_of(Columns([*columns, Column(name="below", low=-1, high=9)]), text).shares  # noqa: B018
+    assert said in str(told.value).replace("Choose", "choose")
+
+
+def test_parties_have_no_weights() -> None:
+    columns, _ = records_of("hospital")
+    asked = parse_statistic(read_text("mean(y, weight=weight)"))
+    with pytest.raises(InputError, match="the unit is party"):
+        Workload(columns, (asked,), PrivacyUnit.PARTY).shares  # noqa: B018
+
+
+# Gaussian mu at delta 1e-6 of epsilon 1 and of epsilon 4.
+MU = {1: 0.2367, 4: 0.83}
+SEED, STUDIES, COUNT, CAP = 20_613, 200, 10_000, 10.0
+POPULATION = Columns(
+    [
+        Column(name="y", low=0, high=150),
+        Column(name="ill", boolean=True),
+        Column(name="weight", low=0, high=CAP),
+    ]
+)
+# What the weights of drawn records are: CAP times a beta variable with these first two moments.
+FIRST, SECOND = CAP * 2 / 7, CAP**2 * 2 * 3 / (7 * 8)
+
+
+def draw(rng: np.random.Generator) -> Array:
+    """Records drawn with chances of 1 / weight: whoever stands for many has high values, and is often ill."""
+    weight = CAP * rng.beta(2, 5, COUNT)
+    y = 40 + 5 * weight + rng.normal(0, 10, COUNT)
+    return np.column_stack([y, rng.random(COUNT) < 0.1 + 0.05 * weight, weight]).astype(np.float64)
+
+
+# The population's: of what is drawn with chances of 1 / weight, all counts in proportion to the weight.
+TRUTH = {
+    "mean(y, weight=weight)": 40 + 5 * SECOND / FIRST,
+    "proportion(ill, weight=weight)": 0.1 + 0.05 * SECOND / FIRST,
+    "sum(y, weight=weight)": COUNT * (40 * FIRST + 5 * SECOND),
+    "count(ill, weight=weight)": COUNT * (0.1 * FIRST + 0.05 * SECOND),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", MU)
+@pytest.mark.parametrize("text", TRUTH)
+def test_intervals_hold_the_population(epsilon: int, text: str) -> None:
+    """Of 200 studies 90 % hold where 95 % do but for a chance of 1 in 500, and 99 % at most: 1 in 30 for all eight."""
+    workload, truth = workload_of(POPULATION, text), TRUTH[text]
+    held, ignoring, wide = 0, 0, 0.0
+    for seed in range(STUDIES):
+        rng = np.random.default_rng((SEED, seed))
+        records = draw(rng)
+        found = released(workload, records, MU[epsilon], rng)
+        assert found.of_population is not None
+        low, high = found.of_population[0]
+        alone = math.sqrt(of_both(found)[0] ** 2 - found.standard_error[0] ** 2)
+        held += bool(low <= truth <= high)
+        ignoring += bool(abs(found.value[0] - truth) <= 1.96 * alone)
+        wide += float(high - low) / (3.92 * of_both(exact_of(workload, records))[0]) / STUDIES
+    print(
+        f"seed {SEED}, epsilon {epsilon}, {text}: {held / STUDIES}, from sampling alone {ignoring / STUDIES}; {wide:.2f} as wide"
+    )
+    assert 0.9 * STUDIES <= held <= 0.99 * STUDIES
+    assert ignoring <= held
+    if text.startswith("mean") and epsilon == 1:
+        assert ignoring < 0.8 * STUDIES
+
+
+@pytest.mark.slow
+def test_whoever_forgets_the_weights_is_found() -> None:
+    workload, held = workload_of(POPULATION, "mean(y)"), 0
+    for seed in range(STUDIES):
+        rng = np.random.default_rng((SEED, seed))
+        found = released(workload, draw(rng), MU[4], rng)
+        assert found.of_population is not None
+        low, high = found.of_population[0]
+        held += bool(low <= TRUTH["mean(y, weight=weight)"] <= high)
+    assert held == 0
