@@ -100,7 +100,7 @@ def test_without_noise_it_is_what_lifelines_and_statsmodels_say(own: Set) -> Non
     errors = SurvfuncRight(time, died, entry=entry)
     known = np.searchsorted(errors.surv_times, times, side="right") - 1
     greenwood = np.where(known < 0, 0.0, errors.surv_prob_se[np.maximum(known, 0)])
-    np.testing.assert_allclose(of_both(found)[: len(times)], greenwood, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(of_both(found)[: len(times)], greenwood, rtol=1e-9, atol=1e-8)  # roots of rounding
     # Whoever takes all to be there from the start has another curve.
     forgotten = KaplanMeierFitter().fit(time, died).survival_function_at_times(times).to_numpy()
     assert np.abs(forgotten - right).max() > 0.01
@@ -191,7 +191,7 @@ def test_all_from_the_beginning_is_no_delay(text: str) -> None:
     np.testing.assert_allclose(late.value, plain.value, rtol=1e-10)
     assert late.of_population is not None
     assert plain.of_population is not None
-    np.testing.assert_allclose(late.of_population, plain.of_population, rtol=1e-10)
+    np.testing.assert_allclose(late.of_population, plain.of_population, rtol=1e-10, atol=1e-8)
 
 
 def test_who_was_never_at_risk_is_left_out_as_if_missing() -> None:
