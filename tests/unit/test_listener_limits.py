@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -303,3 +304,37 @@ def test_an_insider_who_does_not_greet_gives_way_too(caplog: pytest.LogCaptureFi
     asyncio.run(run())
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\x17\x03\x03\x00\x20" + bytes(32), b"GET / HTTP/1.1\r\n\r\n", b"", None], ids=["record", "text", "end", "twice"]
+)
+async def test_what_is_no_tls_right_behind_a_handshake_ends_one_connection(junk: bytes | None) -> None:
+    """Somebody on the way adds bytes to a party's last message: the node goes on, and the party comes in the next time."""
+    place = Place()
+    place.listener.start()
+    try:
+        reader, writer = await asyncio.open_connection(*place.address)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = place.client.wrap_bio(incoming, outgoing)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(1 << 16))
+        last = outgoing.read()
+        # In one piece, which the node reads at once.
+        writer.write(last + (last if junk is None else junk))
+        if junk == b"":
+            writer.write_eof()
+        with contextlib.suppress(OSError):
+            await reader.read()
+            while await reader.read(1 << 16):
+                pass
+        writer.transport.abort()
+        assert await place.party_comes_in() < SOON
+        assert [who for who, _ in place.reported] == ["party-1"]
+    finally:
+        await place.listener.close()

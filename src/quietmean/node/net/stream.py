@@ -61,6 +61,8 @@ class ByteStream(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        # The peer's leaf, DER. It is read at once: after bytes that are no TLS the library has none any more.
+        self.certificate: bytes | None = None
         # Allocated in connection_made, after the handshake: unauthenticated peers take no buffer.
         self._staged = memoryview(b"")
         self._begin = self._end = 0
@@ -73,12 +75,6 @@ class ByteStream(asyncio.BufferedProtocol):
         self._write_paused = False
         self._lost: Exception | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
-
-    @property
-    def certificate(self) -> bytes | None:
-        """The peer's leaf, DER."""
-        tls: ssl.SSLObject = self._connected.get_extra_info("ssl_object")
-        return tls.getpeercert(True)
 
     async def readexactly(self, size: int, /) -> Payload:
         """The next ``size`` bytes. Raises EOFError where the stream ends before.
@@ -176,6 +172,8 @@ class ByteStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         _prepare(transport.get_extra_info("socket"))
+        tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
+        self.certificate = tls.getpeercert(True)
         self._staged = memoryview(bytearray(STAGE))
         transport.set_write_buffer_limits(high=PIECE)
 
