@@ -60,11 +60,15 @@ test: lint
 test-all: lint
 	$(PYTEST) -m "slow or not slow" --hypothesis-profile thorough
 
-# Faults inside system calls of real processes at every place, power cuts, and so many studies from this seed on.
+# Faults inside system calls of real processes at every place, power cuts, and so many studies from this seed on. What was tried is in
+# a page of figures then.
 SEEDS := 300
 SEED := 0
+chaos: TALLY = $(CURDIR)/.venv/chaos.jsonl
 chaos: .venv/test.stamp
-	QUIETMEAN_SEEDS=$(SEEDS) QUIETMEAN_SEED=$(SEED) $(PYTEST) tests/faults -m "slow or not slow"
+	rm -f $(TALLY)
+	QUIETMEAN_TALLY=$(TALLY) QUIETMEAN_SEEDS=$(SEEDS) QUIETMEAN_SEED=$(SEED) $(PYTEST) tests/faults -m "slow or not slow"
+	$(BIN)/python tools/chaos_table.py $(TALLY)
 
 # Studies through a folder that is not mounted, with servers on this machine.
 test-remote: .venv-remote/remote.stamp

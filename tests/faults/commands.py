@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.cli.main import main as command
+from quietmean.core.errors import QuietmeanError
 from quietmean.core.logs import hide_error_texts
+from quietmean.core.outage import outage_of
 
 _PAUSE = 0.01
 
@@ -27,6 +29,12 @@ def _called(name: str, *given: Any) -> Any:
     module, _, function = name.partition(":")
     found = importlib.import_module(module)
     return getattr(found, function)(*given) if function else None
+
+
+def _as_a_command(error: QuietmeanError) -> int:
+    """Say it, and the exit code that a command would end with."""
+    print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 def _begin(order: dict[str, Any]) -> int:
@@ -52,8 +60,14 @@ def _begin(order: dict[str, Any]) -> int:
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except QuietmeanError as error:
+        code = _as_a_command(error)
     except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
+        outage = outage_of(error, order["folder"]) if isinstance(error, Exception) else None
+        if outage is None:
+            sys.excepthook(type(error), error, error.__traceback__)
+        else:
+            code = _as_a_command(outage)
     finally:
         if order.get("modules"):
             Path(order["modules"]).write_text("\n".join(name for name in sys.modules if name.startswith("quietmean")))

@@ -16,6 +16,7 @@ import pytest
 from faults.stories import STORIES
 from support.injected import Call, Faults, Rule, places_of_faults, require_all_seen
 from support.lives import Life, Lives, prepared
+from support.tally import tally
 
 EVER = 10**9
 # What is done at a place: the action, for how many calls, and its error.
@@ -74,6 +75,7 @@ def test_all_bytes_are_written_by_calls_that_are_seen(story: str, lives: Lives, 
     _, calls = undisturbed(lives, story, tmp_path)
     writes = require_all_seen(calls, tmp_path / "place")
     assert len(writes) >= 1
+    tally("writes", {"story": story, "writes": {Path(path).name: count for path, count in sorted(writes.items())}})
     assert {"write", "sync"} <= {call.kind for call in calls}
 
 
@@ -86,6 +88,7 @@ def test_a_fault_at_every_place(story: str, way: str, every: bool, lives: Lives,
     first = list(WAYS).index(way)
     chosen = places if every else places[first % SAMPLE :: SAMPLE] or places[:1]
     wrong = [text for place in chosen for text in struck(lives, story, tmp_path / str(place), way, place, whole)]
+    tally("places", {"story": story, "way": way, "tried": len(chosen), "wrong": len(wrong)})
     assert not wrong, f"{len(wrong)} at {len(chosen)} places:\n" + "\n".join(wrong)
 
 

@@ -17,6 +17,7 @@ from faults.stories import STORIES
 from support.injected import Call, Faults, Rule
 from support.lives import Lives, prepared
 from support.power_cuts import Disk, lay_out
+from support.tally import tally
 
 # Of so many calls one is followed by a cut in every run; three of a short story.
 SAMPLE = 40
@@ -78,6 +79,7 @@ def test_a_cut_after_every_call(story: str, every: bool, lives: Lives, tmp_path:
     cuts = range(1 + step // 2, disk.length + 1, step)
     states, wrong = wrong_after(lives, story, tmp_path, disk, cuts, whole, DRAWS)
     assert states
+    tally("states", {"story": story, "after": "a call", "tried": states, "wrong": len(wrong)})
     assert not wrong, f"{len(wrong)} of {states} states:\n" + "\n".join(wrong)
 
 
@@ -102,6 +104,7 @@ def test_nothing_is_told_after_an_fsync_that_failed_that_is_not_written_anew(
         wrong += [f"fsync {place} of {name} fails, {text}" for text in bad]
         shutil.rmtree(folder)
     assert states
+    tally("states", {"story": story, "after": "a failed fsync", "tried": states, "wrong": len(wrong)})
     assert not wrong, f"{len(wrong)} of {states} states:\n" + "\n".join(wrong)
 
 

@@ -5,7 +5,6 @@ The seed is QUIETMEAN_SEED, 0 if it is not given, and printed: a failing cell sa
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.struck_study import Commands
-from support.struck_ways import YES, StruckParties, changes_of, feature_cells, prepared_parties, table, write_cell_policy
+from support.struck_ways import APART, YES, StruckParties, changes_of, feature_cells, prepared_parties, table, write_cell_policy
 from support.ways_in import MEMBERS, NAMES, WAYS, Cell, Consortium
 
 SEED = os.environ.get("QUIETMEAN_SEED", "0")
@@ -21,9 +20,6 @@ CELLS = {(feature, cell.way): cell for feature, cell in feature_cells()}
 TAKEN, REFUSED = ([cell for cell in CELLS if (table()[cell[0]][cell[1]] == YES) is taken] for taken in (True, False))
 # One party runs all or folds the files of all; members can do without one who comes late.
 _RESULTS = {"run": {1}, "file": {1}, "committee": {len(MEMBERS) - 1, len(MEMBERS)}}
-# Some protocols round differently at each party. Gossip ends when no party is further from the mean than 1e-9 of the
-# length of the three noisy values, of at most 1.4 each (a record's 1 and seven deviations of noise on 40); twice that for two.
-_APART = {"muffliato": 2e-9 * 1.4 * math.sqrt(3)}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +57,7 @@ def test_a_cell(
     results = StruckParties(commands, parties, seed, changes_of(feature)).results()
     assert len(results) in _RESULTS.get(cell.way, {len(NAMES)})
     # Who comes again to a session has the rounds that are left.
-    whole, apart = max(results, key=len), _APART.get(feature, 1e-9)
+    whole, apart = max(results, key=len), APART.get(feature, 1e-9)
     assert whole
     assert sum(len(other) < len(whole) for other in results) <= (cell.way == "session")
     for other in results:

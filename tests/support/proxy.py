@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import socket
+import struct
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from quietmean.core.party import PartyId
@@ -28,7 +30,7 @@ class ProxyConditions:
 
     ``delay``: of each direction of each connection, the same for all its chunks, so that their order is kept. ``stall``: how
     long a chunk waits that was "lost" with probability ``loss``, on top of the delay; it holds up all behind it. ``reset``: the
-    connection is cut, and what is on its way with it.
+    connection is cut, and what is on its way with it. ``twice``: the chunk arrives twice, which no TCP does and an adversary may.
     """
 
     seed: int = 0
@@ -36,6 +38,11 @@ class ProxyConditions:
     loss: float = 0.05
     stall: tuple[float, float] = (0.2, 1.0)
     reset: float = 0.005
+    twice: float = 0.0
+
+
+# A network that does nothing to what passes.
+GOOD = ProxyConditions(delay=(0.0, 0.0), loss=0.0, reset=0.0)
 
 
 @dataclass
@@ -48,6 +55,7 @@ class ProxyReport:
     bytes: int = 0
     stalls: int = 0
     resets: int = 0
+    twice: int = 0
 
 
 class BadNetwork:
@@ -55,12 +63,13 @@ class BadNetwork:
 
     def __init__(self, conditions: ProxyConditions) -> None:
         self.report = ProxyReport()
-        self._conditions = conditions
+        self.conditions = conditions
         self._rng = BitStream(insecure_seed(conditions.seed, "roads"))
         self._side: frozenset[PartyId] = frozenset()
         self._whole = asyncio.Event()
         self._whole.set()
         self._open: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @contextlib.asynccontextmanager
     async def between(self, listening: Sequence[Address]) -> AsyncIterator[Sequence[Sequence[Address]]]:
@@ -76,9 +85,31 @@ class BadNetwork:
             try:
                 yield dialled
             finally:
-                for task in self._open:
-                    task.cancel()
-                await asyncio.gather(*self._open, return_exceptions=True)
+                await self._let_go()
+
+    @contextlib.asynccontextmanager
+    async def before(self, places: Mapping[PartyId, tuple[int, Address]]) -> AsyncIterator[None]:
+        """A proxy before each party, at a port where whoever dials finds it, and where it listens; who dials is not known."""
+        async with contextlib.AsyncExitStack() as stack:
+            for receiver, (port, listening) in places.items():
+                await self._serve(stack, -1, receiver, listening, port)
+            try:
+                yield
+            finally:
+                await self._let_go()
+
+    async def cut(self, *, reset: bool) -> None:
+        """All connections end now, as those of a process that is gone do, or by a reset."""
+        for writer in list(self._writers):
+            if reset:
+                _reset(writer)
+            writer.transport.abort()
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
 
     def separate(self, side: frozenset[PartyId]) -> None:
         """From now on nothing passes between the parties of ``side`` and the others."""
@@ -90,7 +121,9 @@ class BadNetwork:
         self._side = frozenset()
         self._whole.set()
 
-    async def _serve(self, stack: contextlib.AsyncExitStack, sender: PartyId, receiver: PartyId, target: Address) -> Address:
+    async def _serve(
+        self, stack: contextlib.AsyncExitStack, sender: PartyId, receiver: PartyId, target: Address, port: int = 0
+    ) -> Address:
         async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             # The server's own task, which it would not end by itself when it closes.
             task = asyncio.current_task()
@@ -99,9 +132,9 @@ class BadNetwork:
                 task.add_done_callback(self._open.discard)
             await self._carry((sender, receiver), target, reader, writer)
 
-        server = await stack.enter_async_context(await asyncio.start_server(carry, _LOOPBACK, 0))
-        host, port = server.sockets[0].getsockname()
-        return host, port
+        server = await stack.enter_async_context(await asyncio.start_server(carry, _LOOPBACK, port))
+        host, bound = server.sockets[0].getsockname()
+        return host, bound
 
     async def _carry(
         self, pair: tuple[PartyId, PartyId], target: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -110,10 +143,12 @@ class BadNetwork:
         self.report.connections += 1
         self.report.largest = max(self.report.largest, len(self._open))
         writers = [writer]
+        self._writers.add(writer)
         try:
             await self._passage(pair)
             far_reader, far_writer = await asyncio.open_connection(*target)
             writers.append(far_writer)
+            self._writers.add(far_writer)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._one_way(pair, reader, far_writer))
                 both.create_task(self._one_way(pair, far_reader, writer))
@@ -125,21 +160,22 @@ class BadNetwork:
         finally:
             for open_writer in writers:
                 open_writer.transport.abort()
+                self._writers.discard(open_writer)
 
     async def _one_way(self, pair: tuple[PartyId, PartyId], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Chunks in order, each after its delay. Raises EOFError at the end, which ends the other direction too."""
         loop = asyncio.get_running_loop()
-        delay = self._between(self._conditions.delay)
+        delay = self._between(self.conditions.delay)
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=64)
 
         async def deliver() -> None:
             while True:
                 due, chunk = await under_way.get()
                 await asyncio.sleep(due - loop.time())
-                if self._happens(self._conditions.loss):
+                if self._happens(self.conditions.loss):
                     self.report.stalls += 1
-                    await asyncio.sleep(self._between(self._conditions.stall))
-                if self._happens(self._conditions.reset):
+                    await asyncio.sleep(self._between(self.conditions.stall))
+                if self._happens(self.conditions.reset):
                     self.report.resets += 1
                     raise ConnectionResetError("cut on the way")
                 await self._passage(pair)
@@ -148,6 +184,9 @@ class BadNetwork:
                 self.report.chunks += 1
                 self.report.bytes += len(chunk)
                 writer.write(chunk)
+                if self._happens(self.conditions.twice):
+                    self.report.twice += 1
+                    writer.write(chunk)
                 await writer.drain()
 
         async with asyncio.TaskGroup() as group:
@@ -168,3 +207,9 @@ class BadNetwork:
 
     def _happens(self, probability: float) -> bool:
         return probability > 0 and float(self._rng.uniform(1)[0]) < probability
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """The other end is told that the connection was broken, instead of its end."""
+    with contextlib.suppress(OSError, AttributeError):
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

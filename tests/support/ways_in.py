@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ DIMENSION = 3
 ROWS = 40
 # In seconds: how often a process looks that looks all the time, and how long parties wait on a busy machine, where all come.
 _POLL, _PATIENCE = 2.0, 600.0
-ROUND_TIMEOUT = 120.0
+ROUND_TIMEOUT = 30.0
 _WAITS = {"round_timeout": ROUND_TIMEOUT, "start_timeout": _PATIENCE}
 
 
@@ -89,7 +89,7 @@ class Cell:
         if "start_in" in general:
             general["start_by"] = soon(general.pop("start_in"))
         if self.way == "session":
-            return {"session": {**general, "dimension": DIMENSION, "rounds": 2, **_WAITS}}
+            return {"session": {**_WAITS, **general, "dimension": DIMENSION, "rounds": 2}}
         if self.way == "folder":
             first = (datetime.now(UTC) + timedelta(seconds=_PATIENCE)).isoformat()
             general |= {"transport": "folder", "deadlines": {"first": first, "interval": _PATIENCE, "poll": _POLL}}
@@ -97,7 +97,7 @@ class Cell:
             del general["colluding"]
             general["committee"] = committee
         else:
-            general |= _WAITS
+            general = _WAITS | general
         if self.way == "file":
             # With nobody missing there is no decoder for what is.
             general["dropouts"] = 0.34
@@ -126,12 +126,15 @@ class Consortium:
     """The parties of a cell in one folder, with their keys and what they sealed without asking whether that goes.
 
     ``ports``: of those that have an address, in their order. ``charging``: whether each has a ledger, where there is an epsilon.
+    ``listen``: where those listen that others dial elsewhere. ``drop``: the address of the drop that takes contributions.
     """
 
     cell: Cell
     folder: Path
     ports: list[int]
     charging: bool = False
+    listen: dict[str, str] = field(default_factory=dict)
+    drop: str | None = None
 
     @cached_property
     def terms(self) -> AnyStudy:
@@ -242,7 +245,8 @@ class Consortium:
         return {"yes": True, "a_priori_above_target": True, **charged}
 
     def _node(self, name: str) -> dict[str, Any]:
-        return {**self._site(name), "store": self.store(name), "receipt": self.folder / f"{name}.json"}
+        own = {"store": self.store(name), "receipt": self.folder / f"{name}.json", "listen": self.listen.get(name)}
+        return {**self._site(name), **own}
 
     async def _join(self, name: str) -> Any:
         share = {"folder": str(self.folder / "share")} if self.cell.way == "folder" else {}
@@ -266,10 +270,15 @@ class Consortium:
     def contribution(self, name: str) -> Path:
         return self.folder / "box" / f"{name}.contribution"
 
+    @property
+    def box(self) -> Path:
+        """Where members find what came."""
+        return self.folder / ("box" if self.drop is None else "dropped")
+
     def contribute(self, name: str) -> Path:
         file = self.contribution(name)
         file.parent.mkdir(exist_ok=True)
-        qm.contribute(self.path, self.key(name), data=self.data(name), out=file, **self._site(name))
+        qm.contribute(self.path, self.key(name), data=self.data(name), out=file, drop=self.drop, **self._site(name))
         return file
 
     def _by_file(self) -> list[Any]:
@@ -284,8 +293,9 @@ class Consortium:
 
     async def _member(self, name: str) -> Any:
         files = PartyContext.load(self.path, None, self.key(name), Identity.load, self.store(name))
-        member = MemberFiles(files, feasible_sealed(self.sealed).plan, SiteOptions(store=self.store(name)))
-        return await open_with_others(member, self.folder / "box", Observers(_silent, None), None, _silent)
+        own = SiteOptions(store=self.store(name), listen=self.listen.get(name))
+        member = MemberFiles(files, feasible_sealed(self.sealed).plan, own)
+        return await open_with_others(member, self.box, Observers(_silent, None), None, _silent)
 
 
 def _silent(told: object) -> None:
