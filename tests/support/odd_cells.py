@@ -37,6 +37,7 @@ COLUMNS = Columns(
         Column(name="visits", low=0, high=60, whole=True),
         Column(name="ill", boolean=True),
         Column(name="arm", levels=("a", "ä", "1", "01x"), missing_codes=("88",)),
+        Column(name="site", levels=("a", "1"), finer=(("a", ("ä", "A b")),), other=True, missing_codes=("88",)),
         Column.model_validate({"name": "day", "low": "2001-01-01", "high": "2001-12-31", "missing_codes": ["1900-01-01"]}),
         Column.model_validate({"name": "root", "from": "sqrt(age)"}),
         Column.model_validate({"name": "share", "from": "visits / age", "low": 0, "high": 2}),
@@ -49,6 +50,7 @@ USUAL: dict[str, list[Any]] = {
     "visits": [3, 0, 12, 7],
     "ill": [True, False, True, True],
     "arm": ["a", "ä", "1", "a"],
+    "site": ["a", "ä", "1", "b"],
     "day": [dt.date(2001, 2, 3), dt.date(2001, 12, 31), dt.date(2001, 7, 1), dt.date(2001, 1, 1)],
 }
 ROWS = len(USUAL["age"])

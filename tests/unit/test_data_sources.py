@@ -22,7 +22,7 @@ from support.refusals import refused
 AGE = Columns([Column(name="age", low=0, high=110)])
 QUERY = """
 -- Over 30, by another name.
-SELECT CASE WHEN TRY_CAST(age AS DOUBLE) > 30 THEN age END AS age, visits, ill, arm, day FROM data;
+SELECT CASE WHEN TRY_CAST(age AS DOUBLE) > 30 THEN age END AS age, visits, ill, arm, site, day FROM data;
 """
 
 
@@ -53,7 +53,7 @@ def test_every_file_is_one_table_of_a_query(name: str, tmp_path: Path) -> None:
     assert young.any()
     assert np.isnan(found[young, 0]).all()
     np.testing.assert_array_equal(found[~young], plain[~young])
-    np.testing.assert_array_equal(found[:, 1:5], plain[:, 1:5])
+    np.testing.assert_array_equal(found[:, 1:6], plain[:, 1:6])
 
 
 @pytest.mark.parametrize("name", ["semicolon", "Parquet", "SQLite", "DuckDB"])

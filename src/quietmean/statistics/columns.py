@@ -28,8 +28,8 @@ NO, YES = "no", "yes"
 _NO = "no n false f 0 0.0 0,0 off nein falsch non faux falso não nao nee onwaar nej nie ei"
 _YES = "yes y true t 1 1.0 1,0 on ja j wahr oui vrai sí si sì verdadero vero sim verdadeiro waar tak kyllä"
 TRUTH = {NO: tuple(_NO.split(" ")), YES: tuple(_YES.split(" "))}
-# The level of a cell that is empty or holds none of the declared ones.
-MISSING = "missing"
+# The level of a cell that is empty, or holds none of the declared ones where these are all; else that of any other text.
+MISSING, OTHER = "missing", "other"
 
 
 # How a column is declared, in sentences.
@@ -59,6 +59,11 @@ class UndeclaredColumn(InputError):
         return {"levels": "{A, B}", "domain": "yes/no"}.get(self.lacks, "LOW..HIGH")
 
 
+def _pairs(raw: Any) -> Any:
+    """Texts by level, as pairs, which cannot change."""
+    return tuple(raw.items()) if isinstance(raw, Mapping) else raw
+
+
 class Column(BaseModel):
     """A column and what is public about it: a number between bounds in its own units, one of ``levels``, or ``boolean``.
 
@@ -68,6 +73,8 @@ class Column(BaseModel):
     ``missing``, of numbers: what counts in place of a cell without one. ``indicator``: nothing, and how many are present is
     estimated under the same noise. ``centre``: the middle of the bounds, counted as present; in documents that do not say, too
     (:data:`DeclaredColumn`). Of levels, missing is one more level.
+    ``other``, of levels: cells that hold none of them are one more level; else they count as missing. ``finer``: texts that count
+    as a level each, as those below it in a public hierarchy do.
     ``guess``: what is publicly expected, for planning only: mean and standard deviation, or the part of each level.
     How statistics that count records in bins cut a column of numbers: ``scale``, of equal width ("linear"), by equal factors
     ("log") or, for probabilities, by equal log odds ("log-odds"); ``whole``, all its values are whole numbers, and others count
@@ -83,6 +90,8 @@ class Column(BaseModel):
     high: float = 0.0
     missing: str = INDICATOR
     levels: tuple[str, ...] = ()
+    other: bool = False
+    finer: Annotated[tuple[tuple[str, tuple[str, ...]], ...], BeforeValidator(_pairs)] = ()
     boolean: bool = False
     since: str = ""
     origin: str = Field(default="", alias="from")
@@ -149,6 +158,10 @@ class Column(BaseModel):
         """Raises :class:`InputError` for declarations that exclude each other."""
         if self.since and not (bounded and not self.origin):
             raise InputError(f"column {self.name!r} of dates needs bounds and no transform. Give its first and its last day.")
+        if (self.other or self.finer) and not self.levels:
+            raise InputError(
+                f"column {self.name!r} has no levels, so no text is another one. Leave {'other' if self.other else 'finer'} out."
+            )
         if self.origin and self.boolean and not Transform(self.origin).compares:
             raise InputError(f"column {self.name!r} is boolean but its transform compares nothing. Write for example bmi >= 30.")
         if self.origin and (self.levels or self.missing_codes):
@@ -188,12 +201,22 @@ class Column(BaseModel):
             )
 
     def _check_levels(self) -> None:
-        if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):
+        if self.other and OTHER in self.levels:
+            raise InputError(f"column {self.name!r} has a level {OTHER!r} and counts other texts so. Leave one of them out.")
+        below = [text for _, texts in self.finer for text in texts]
+        for level in (level for level, _ in self.finer if level not in self.levels):
+            raise InputError(f"column {self.name!r} has texts that count as {level!r}, which is not a level{self._near(level)}.")
+        for text in sorted({text for text in below if below.count(text) > 1 or text in (*self.levels, *self.missing_codes)}):
+            raise InputError(f"column {self.name!r} has {text!r} twice among its levels and what counts as one. Name it once.")
+        if len(self.categories) < 2 or len(set(self.levels)) < len(self.levels):
             raise InputError(f"column {self.name!r} needs two or more different levels. Name each value it can have once.")
         if MISSING in self.levels:
             raise InputError(
                 f"column {self.name!r} declares the level {MISSING!r}, which empty cells have already. Leave it out."
             )
+
+    def _near(self, level: str) -> str:
+        return nearest(level, self.levels) or f". Choose one of {', '.join(self.levels)}"
 
     @property
     def numeric(self) -> bool:
@@ -215,7 +238,13 @@ class Column(BaseModel):
     @property
     def categories(self) -> tuple[str, ...]:
         """The levels of the column without ``missing``; none of a column of numbers."""
-        return (NO, YES) if self.boolean else self.levels
+        return (NO, YES) if self.boolean else (*self.levels, OTHER) if self.other else self.levels
+
+    @property
+    def described_levels(self) -> tuple[str, ...]:
+        """The levels, each with what counts as it, and whether any other text does."""
+        finer = {level: f" with {', '.join(texts)}" for level, texts in self.finer}
+        return (*(f"{level}{finer.get(level, '')}" for level in self.levels), *(("any other text",) if self.other else ()))
 
     @property
     def width(self) -> float:
@@ -233,6 +262,8 @@ class Column(BaseModel):
         more |= {} if self.scale == LINEAR else {"scale": self.scale}
         more |= {"whole": True} if self.whole else {}
         more |= {"edges": list(self.edges)} if self.edges else {}
+        more |= {"other": True} if self.other else {}
+        more |= {"finer": {level: list(texts) for level, texts in self.finer}} if self.finer else {}
         if self.numeric:
             # Documents without a rule mean centre, for ever: their digests and encodings stay the same.
             rule = {} if self.missing == CENTRE else {"missing": self.missing}

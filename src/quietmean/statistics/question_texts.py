@@ -106,6 +106,8 @@ def _besides(column: Column, rule: str = INDICATOR) -> Iterator[str]:
     """What stands in square brackets; ``rule``: what counts for missing cells where nothing is said."""
     if column.whole:
         yield "whole"
+    if column.other:
+        yield "other"
     if column.scale != type(column).model_fields["scale"].default:
         yield f"scale={column.scale}"
     for key in OF_NUMBERS:

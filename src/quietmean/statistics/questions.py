@@ -30,7 +30,8 @@ _RANGE = re.compile(r"\S+?\s*\.\.\s*[^\s.]\S*|\S+?\s*\.\.\s*\.\d\S*")
 _MEANT = re.compile(r"[-+.\d{(\[]|[^\s{}\[\]]+\s*(?:\.\.|…)", re.DOTALL)
 _TRUTHS = {f"{one}/{other}" for a, b in (TRUTH.values(), reversed(TRUTH.values())) for one in a for other in b}
 OF_NUMBERS, _OF_TEXTS = ("edges", "guess"), ("missing_codes",)
-_MORE = ("whole", "scale", *OF_NUMBERS, *_OF_TEXTS, "missing", "since")
+_SAID_ALONE = ("whole", "other")
+_MORE = (*_SAID_ALONE, "scale", *OF_NUMBERS, *_OF_TEXTS, "missing", "since")
 # What an expression is made of beside names between backquotes, with something that a name has not.
 _EXPRESSION = re.compile(r"(?=[^`]*[-+*/^<>(]|`)(?:[\w\s.+\-*/^()<>=]|`(?:[^`]|``)+`)+")
 # What makes an equals sign behind it one of a comparison.
@@ -322,8 +323,8 @@ def _said_besides(name: str, text: str) -> dict[str, Any]:
             continue
         key, equals, value = (word.strip() for word in part.partition("="))
         key = key.replace("-", "_")
-        if key not in _MORE or (bool(equals) == (key == "whole")):
-            listed = ", ".join("whole" if each == "whole" else f"{each}=..." for each in _MORE)
+        if key not in _MORE or (bool(equals) == (key in _SAID_ALONE)):
+            listed = ", ".join(each if each in _SAID_ALONE else f"{each}=..." for each in _MORE)
             raise InputError(f"column {name!r} has {part.strip()!r} in square brackets{nearest(key, _MORE)}. Write {listed}.")
         values = [unquoted(each) for each in split(value, " ")]
         if key in OF_NUMBERS:
@@ -334,7 +335,7 @@ def _said_besides(name: str, text: str) -> dict[str, Any]:
                     f"column {name!r} has {wrong!r} in {key}, which is neither a number nor a day. Write {key}=0 10 100."
                 )
         else:
-            table[key] = values if key in _OF_TEXTS else True if key == "whole" else unquoted(value)
+            table[key] = values if key in _OF_TEXTS else True if key in _SAID_ALONE else unquoted(value)
     return table
 
 

@@ -201,7 +201,7 @@ class FormulaTerms:
 def _cells(column: Column, values: Array) -> Any:
     pandas = import_extra("pandas", "models", "a model with a formula")
     if column.levels:
-        return pandas.Categorical.from_codes(values.astype(np.int64), categories=list(column.levels))
+        return pandas.Categorical.from_codes(values.astype(np.int64), categories=list(column.categories))
     return values if column.boolean else np.clip(values, column.low, column.high)
 
 

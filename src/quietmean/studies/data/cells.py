@@ -303,6 +303,8 @@ def _reader_of_levels(column: Column, numerals: Numerals) -> CellReader:
         places = {text: float(index) for index, level in enumerate(column.categories) for text in TRUTH[level]}
     else:
         places = {plain_name(level): float(index) for index, level in enumerate(column.levels)}
+        places |= {plain_name(text): places[plain_name(level)] for level, texts in column.finer for text in texts}
+    unknown = float(len(column.levels)) if column.other else None
     codes = {plain_name(code) for code in column.missing_codes}
     by_meaning = _by_meaning({**places, **dict.fromkeys(codes, math.nan)})
 
@@ -316,7 +318,7 @@ def _reader_of_levels(column: Column, numerals: Numerals) -> CellReader:
         meaning = meaning_of(level, numerals)
         if meaning is not None and meaning in by_meaning:
             return by_meaning[meaning]
-        return math.nan if is_missing(text) else None
+        return math.nan if is_missing(text) else unknown
 
     return lambda cell: of_text(text_of_cell(cell))
 

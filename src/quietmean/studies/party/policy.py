@@ -298,7 +298,7 @@ def _strange_places(rules: PolicyRules, agreement: Agreement) -> Broken:
 def _said(column: Column) -> str:
     if column.boolean:
         return "boolean"
-    return f"levels {', '.join(column.levels)}" if column.levels else f"{column.low!r} to {column.high!r}"
+    return f"levels {', '.join(column.described_levels)}" if column.levels else f"{column.low!r} to {column.high!r}"
 
 
 def _loopback(host: str) -> bool:
