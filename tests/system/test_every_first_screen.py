@@ -193,6 +193,22 @@ def test_a_first_screen_is_short(command: str, terminal: bool, desk: Desk) -> No
         assert wrong_steps(screen) == [], screen.out
 
 
+# Commands with more to show. What they print besides the first screen is of any length, and of the same width.
+DETAILED = (
+    *("plan", "result", "run", "check", "site budget", "site contract", "site status", "site audit", "site data"),
+    *("verify receipt", "verify attack", "simulate", "study combine"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", DETAILED)
+def test_no_line_of_details_is_wider_than_the_screen(command: str, desk: Desk) -> None:
+    """But paths, digests and commands to paste."""
+    screen = screen_of(written(desk, command, "details", " --details"), terminal=False)
+    faults = [fault for fault in screen.faults((), CODES.get(command, (0,))) if not fault.endswith(" lines")]
+    assert faults == [], screen.out
+
+
 def json_of(desk: Desk, command: str) -> set[str]:
     return set(keys(document_of(desk, command, "json")))
 

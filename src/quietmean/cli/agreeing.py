@@ -13,10 +13,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.common import Out
-from quietmean.cli.console import err, out, output, print_json, printable, progress
+from quietmean.cli.console import err, out, output, print_json, print_lines, printable, progress
 from quietmean.cli.identity import AtTerminal, kept, load_identity, make_identity, show_contract
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.screens import NEXT, print_lines, rows
+from quietmean.cli.screens import NEXT, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.folders import configuration_folder

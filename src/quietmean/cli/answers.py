@@ -18,6 +18,7 @@ from quietmean.cli.console import (
     output_options,
     print_choice,
     print_json,
+    print_lines,
     print_not_counted,
     print_privacy,
     printable,
@@ -45,9 +46,9 @@ def print_answers(document: Mapping[str, Any]) -> None:
     for line in lines_of_terms(documents):
         out.print(line)
     counted = counted_text(certificate["unit"], certificate.get("rows"))
-    out.print(about_n(counted))
+    print_lines([about_n(counted)])
     for sentence in sentences_about(documents, counted):
-        out.print(sentence)
+        print_lines([sentence])
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ class ResultScreen:
         if "not_counted" in document:
             print_not_counted(document)
         if self.effort:
-            out.print(self.effort)
+            print_lines([self.effort])
         for text in document.get("notes", ()):
-            out.print(f"note: {printable(text)}")
+            print_lines([f"note: {printable(text)}"])
 
     def show_more(self) -> None:
         """Where all the rest is, and how much; nothing where it is shown."""

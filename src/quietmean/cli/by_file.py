@@ -20,13 +20,14 @@ from quietmean.cli.console import (
     output,
     output_options,
     print_json,
+    print_lines,
     tell_notes,
     tell_owner,
     warn,
 )
 from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
-from quietmean.cli.screens import print_lines, rows
+from quietmean.cli.screens import rows
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import (
     FileKind,

@@ -14,17 +14,19 @@ from rich.table import Table
 
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import (
+    OK,
     gate_sentence,
     out,
     output_options,
     print_assumptions,
     print_facts,
     print_json,
+    print_lines,
     printable,
     progress,
     warn,
 )
-from quietmean.cli.screens import BELOW, OK, ReceiptScreen, print_lines
+from quietmean.cli.screens import BELOW, ReceiptScreen
 from quietmean.cli.simulate import DELTA, AdversaryOptions, names_in
 from quietmean.core.assumptions import QueryStatement, assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
@@ -212,8 +214,8 @@ def _show_without_result(raw: Mapping[str, Any], json: bool) -> None:
     if json:
         print_json({"no_result": end})
         return
-    out.print(printable(f"no result: {end.get('reason')}"))
-    out.print(printable(f"charged: {end.get('charged')}"))
+    print_lines([printable(f"no result: {end.get('reason')}")])
+    print_lines([printable(f"charged: {end.get('charged')}")])
 
 
 def _require_possible(epsilon: float | None, delta: float | None, prior_sd: float | None) -> None:
@@ -363,8 +365,8 @@ def _against_coalitions(
 def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relation: str, names: Sequence[str]) -> None:
     print_facts(facts)
     if "gate" in document:
-        out.print(gate_sentence(document["gate"]))
-    out.print(f"realised cost of each party; sensitivity {document['sensitivity']:g} (L2, {relation}):")
+        print_lines([gate_sentence(document["gate"])])
+    print_lines([f"realised cost of each party; sensitivity {document['sensitivity']:g} (L2, {relation}):"])
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
         table.add_column(title, justify="right")
@@ -377,23 +379,23 @@ def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relatio
             *extra,
         )
     out.print(table)
-    out.print(f"claim: {document['guarantee']}")
+    print_lines([f"claim: {document['guarantee']}"])
     if document["numbers"] != EXACT:
-        out.print(f"each figure above is an {document['numbers']}")
+        print_lines([f"each figure above is an {document['numbers']}"])
     certificates = document.get("certificates", {})
     if "worst_found" in certificates and (needed := certificates["coalitions"].get("effort_to_try_all")):
-        out.print(f"to try all coalitions would take about {needed:.2g} s of one core. Give --effort {math.ceil(needed)}.")
+        print_lines([f"to try all coalitions would take about {needed:.2g} s of one core. Give --effort {math.ceil(needed)}."])
     for sentence in document.get("diagnostics", []):
-        out.print(sentence)
+        print_lines([sentence])
     for sentence in document["disclosures"]:
-        out.print(f"warning: {sentence}", style="red")
+        print_lines([f"warning: {sentence}"], style="red")
     coordinates = document.get("coordinates")
     if "nats_a_priori" in document:
-        out.print(nats_promised(document["nats_a_priori"], coordinates, document["enforced_by"]))
+        print_lines([nats_promised(document["nats_a_priori"], coordinates, document["enforced_by"])])
     if "mutual_information_nats" in document:
         worst_nats = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)
         upper = document["numbers"] != EXACT
         text = nats_text(worst_nats, revealed, document["prior_sd"], coordinates, upper)
-        out.print(f"mutual information of the worst party: {text}")
+        print_lines([f"mutual information of the worst party: {text}"])
     print_assumptions(document["assumptions"])

@@ -17,9 +17,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
+from quietmean.cli.console import WIDTH, err, out, output, output_options, print_json, print_lines, printable, whole_words
 from quietmean.cli.ledger import balance_text
-from quietmean.cli.screens import NEXT, WIDTH, print_lines, show_first
+from quietmean.cli.screens import NEXT, show_first
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, epsilon_shown, percent_text, some_of
 from quietmean.ledger.account import left_shown
@@ -229,7 +229,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
     """What was found here, for a person."""
     for finding in findings:
         mark = "ok" if finding.passed else "NOT OK"
-        out.print(f"{finding.name}: {mark}, {printable(finding.text)}", style=None if finding.passed else "red")
+        print_lines([f"{finding.name}: {mark}, {printable(finding.text)}"], style=None if finding.passed else "red")
     out.print()
 
 
@@ -297,7 +297,7 @@ def show(roster: Roster, checked: CheckScreen, session: CheckSession, details: b
         if standings := list(session.standings.values()):
             out.print(_standings(roster, standings))
         else:
-            out.print("the others are not asked: their messages are files, which come when they come")
+            print_lines(["the others are not asked: their messages are files, which come when they come"])
 
     show_first([*checked.lines(), *(f"refused {line}" for line in session.refusals.lines())], details, below)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from quietmean.core.assumptions import Key, listing
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import in_words_of
 from quietmean.core.output import Output
-from quietmean.core.readable import nats_promised, nats_text
+from quietmean.core.readable import nats_promised, nats_text, wrapped
 from quietmean.core.readable import printable as without_controls
 
 if TYPE_CHECKING:
@@ -47,6 +48,23 @@ output_options = OutputOptions()
 # Names and sentences may be those of others: nothing that is printed is markup.
 out = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=False)
+
+
+WIDTH = 80
+# Verdicts at the beginning of a line.
+OK, NO = "OK  ", "NO  "
+# A line with a command to be pasted, behind its label, is never broken.
+_PASTED = re.compile(r"([A-Z][\w ]{8}|[\w ]+:) quietmean ")
+
+
+def print_lines(lines: Iterable[str], style: str | None = None) -> None:
+    """Print lines. What is longer than the screen goes on below, as far in as it begins, or behind its verdict."""
+    for line in lines:
+        text = without_controls(line)
+        head = len(OK) if text.startswith((OK, NO)) else len(text) - len(text.lstrip("!- "))
+        parts = [text] if _PASTED.match(text) else wrapped(text, WIDTH, " " * head)
+        for part in parts or [""]:
+            out.print(part, style=style)
 
 
 def print_json(document: Any) -> None:
@@ -188,21 +206,21 @@ def print_not_counted(document: Mapping[str, Any]) -> None:
     """Whose records are not in the result, by name."""
     if document["not_counted"]:
         unit = document.get("certificate", {}).get("unit", "")
-        out.print(f"{in_words_of(unit, 'without the records of')} {printable(', '.join(document['not_counted']))}")
+        print_lines([f"{in_words_of(unit, 'without the records of')} {printable(', '.join(document['not_counted']))}"])
     if document.get("not_in_at_start"):
-        out.print(f"not in at the start: {printable(', '.join(document['not_in_at_start']))}")
+        print_lines([f"not in at the start: {printable(', '.join(document['not_in_at_start']))}"])
 
 
 def print_choice(document: Mapping[str, Any]) -> None:
     """Which protocol was taken and why, unless it was named."""
     if "why" in document:
-        out.print(document["why"])
+        print_lines([document["why"]])
 
 
 def print_facts(facts: Iterable[Fact]) -> None:
     """Print facts on standard output, a line each."""
     for fact in facts:
-        out.print(fact.sentence)
+        print_lines([fact.sentence])
 
 
 def print_nats(document: Mapping[str, Any]) -> None:
@@ -210,10 +228,11 @@ def print_nats(document: Mapping[str, Any]) -> None:
     nats, certificate = document["nats"], document["certificate"]
     coordinates, enforced_by = nats.get("coordinates"), document["enforced_by"]
     nothing = f"guaranteed before the start: no bound in nats; {enforced_by}"
-    out.print(nats_promised(nats["a_priori"], coordinates, enforced_by) if "a_priori" in nats else nothing)
+    print_lines([nats_promised(nats["a_priori"], coordinates, enforced_by) if "a_priori" in nats else nothing])
     learnt = nats_text(float(nats["most"]), nats["revealed_variance"], nats["prior_sd"], coordinates, upper=True)
-    out.print(f"realised (given who took part): {certificate['adversary']} learnt {learnt}; the target was {nats['target']:g}")
-    out.print(f"an average over values of one {certificate['unit']}, and no differential privacy: epsilon is infinite")
+    adversary = certificate["adversary"]
+    print_lines([f"realised (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}"])
+    print_lines([f"an average over values of one {certificate['unit']}, and no differential privacy: epsilon is infinite"])
     if float(nats["most"]) > nats["target"]:
         err.print(f"quietmean: this execution revealed more than the target of {nats['target']:g} nats", style="red")
 
@@ -221,7 +240,7 @@ def print_nats(document: Mapping[str, Any]) -> None:
 def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:
     """All that the figures take for granted."""
     for line in listing(assumptions):
-        out.print(line)
+        print_lines([line])
 
 
 def gate_sentence(gate: dict[str, Any]) -> str:
@@ -242,7 +261,7 @@ def print_influence(certificate: Mapping[str, Any]) -> None:
     if "checked_by" in certificate:
         from quietmean.studies.outcome.influence import checked_text
 
-        out.print(checked_text(certificate["checked_by"]))
+        print_lines([checked_text(certificate["checked_by"])])
     if "influence" in certificate:
         from quietmean.studies.outcome.influence import StudyInfluence
 
@@ -258,9 +277,9 @@ def print_privacy(document: Mapping[str, Any], target: float | None) -> None:
         print_assumptions(certificate["assumptions"])
         return
     for fact in certificate.get("facts", ()):
-        out.print(fact["sentence"])
+        print_lines([fact["sentence"]])
     if "gate" in document:
-        out.print(gate_sentence(document["gate"]))
+        print_lines([gate_sentence(document["gate"])])
     print_influence(certificate)
     bare = without_noise(document)
     if bare is not None:

@@ -10,9 +10,9 @@ from typing import Any
 
 from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
-from quietmean.cli.console import out, output, print_json, progress, warn
+from quietmean.cli.console import out, output, print_json, print_lines, progress, warn
 from quietmean.cli.identity import load_identity
-from quietmean.cli.screens import NEXT, print_lines, rows
+from quietmean.cli.screens import NEXT, rows
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
 from quietmean.core.file_kinds import kind_of_content, require_kind_of_store

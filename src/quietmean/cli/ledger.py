@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import Parameter
 from rich.table import Table
 
-from quietmean.cli.console import err, out, print_json, printable
-from quietmean.cli.screens import NEXT, print_lines, show_first
+from quietmean.cli.console import err, out, print_json, print_lines, printable
+from quietmean.cli.screens import NEXT, show_first
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented, marked
@@ -323,12 +323,12 @@ def _entry_json(entry: LedgerEntry, account: Account) -> dict[str, Any]:
 
 
 def _show(account: Account, twins: Sequence[str]) -> None:
-    out.print(balance_text(account), style="red" if account.overspent or account.frozen else None)
+    print_lines([balance_text(account)], style="red" if account.overspent or account.frozen else None)
     if twins:
-        out.print(printable(twins_text(twins)), style="red")
+        print_lines([printable(twins_text(twins))], style="red")
     for freeze in account.freezes:
         if freeze.lifted_at is not None:
-            out.print(f"was frozen from {freeze.since} to {freeze.lifted_at} ({freeze.reason}): {freeze.lifted_reason}")
+            print_lines([f"was frozen from {freeze.since} to {freeze.lifted_at} ({freeze.reason}): {freeze.lifted_reason}"])
     if not account.entries:
         return
     table = Table(box=None, pad_edge=False)
@@ -351,4 +351,4 @@ def _show(account: Account, twins: Sequence[str]) -> None:
     out.print(table)
     for entry in account.entries:
         if entry.note:
-            out.print(f"{printable(entry.name)}: {printable(entry.note)}")
+            print_lines([f"{printable(entry.name)}: {printable(entry.note)}"])

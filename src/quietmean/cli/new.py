@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.common import refuse_stray
-from quietmean.cli.console import at_prompt, err, output, print_json, printable, warn
+from quietmean.cli.console import at_prompt, err, output, print_json, print_lines, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.screens import NEXT, THEN, print_lines, rows
+from quietmean.cli.screens import NEXT, THEN, rows
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import Parameter
 
 from quietmean.cli.common import Out
-from quietmean.cli.console import err, out, output, print_json, progress, warn
+from quietmean.cli.console import err, out, output, print_json, print_lines, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions, StudyOptions
 from quietmean.cli.plan_view import first_screen, show_all
-from quietmean.cli.screens import print_lines
 from quietmean.cli.study_options import NO_COMMITTEE, CommitteeShape, PromiseOptions
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import PrivacyUnit

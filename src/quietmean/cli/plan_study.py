@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from quietmean.cli.console import out, print_json, progress, warn
+from quietmean.cli.console import out, print_json, print_lines, progress, warn
 from quietmean.cli.options import StudyOptions
-from quietmean.cli.screens import NEXT, print_lines
+from quietmean.cli.screens import NEXT
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.protocols import resolve

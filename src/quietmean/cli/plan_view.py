@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from quietmean.cli.console import out, whole_words
-from quietmean.cli.screens import NEXT, WIDTH, print_lines
+from quietmean.cli.console import WIDTH, out, print_lines, whole_words
+from quietmean.cli.screens import NEXT
 from quietmean.core.readable import (
     bound_text,
     count_of,
@@ -156,7 +156,7 @@ def show_all(answer: dict[str, Any]) -> None:
     """Print rounds, messages, bytes, reasons: all that a plan says."""
     chosen = answer["candidates"][answer["chosen"]]
     if first := chosen.get("above_target", chosen.get("nats_kept")):
-        out.print(first)
+        print_lines([first])
     print_lines(
         [
             "Predicted MSE is the error above, squared: an estimate. The guaranteed epsilon is a bound.",
@@ -186,7 +186,7 @@ def show_all(answer: dict[str, Any]) -> None:
     if answer.get("ways"):
         _show_ways(answer["ways"])
         if not answer["target"]["dropouts"] and any(row["protocol"] == _ALL_FILES for row in candidates):
-            out.print(f"{_ALL_FILES} is not in this table. By file, one that is missing makes its result noise.")
+            print_lines([f"{_ALL_FILES} is not in this table. By file, one that is missing makes its result noise."])
     sentences = [f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}"]
     if (moved := answer.get("influence")) is not None:
         beyond = "even out of its bounds, " if float(moved["largest"]) > float(answer["target"]["sensitivity"]) else ""
@@ -203,7 +203,7 @@ def show_all(answer: dict[str, Any]) -> None:
 
 
 def _show_ways(ways: list[dict[str, Any]]) -> None:
-    out.print("Ways to take part, and what each asks of a site:")
+    print_lines(["Ways to take part, and what each asks of a site:"])
     table = Table(box=None, pad_edge=False)
     for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
         right = title.startswith(("predicted", "bytes"))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from cyclopts import Parameter
 
-from quietmean.cli.console import err, out, print_json, printable, step_of
-from quietmean.cli.screens import BELOW, NEXT, OK, WIDTH, print_lines, rows, show_first
+from quietmean.cli.console import OK, WIDTH, err, out, print_json, print_lines, printable, step_of
+from quietmean.cli.screens import BELOW, NEXT, rows, show_first
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_kind_of_store
@@ -75,7 +75,7 @@ def audit_command(
     if len(shown) < len(entries):
         out.print(f"{len(entries):,} entries, the latest {len(shown)} below. All: --details")
     for logged in shown:
-        out.print(printable(_line(logged.entry) if details else _in_short(logged.entry)))
+        print_lines([_line(logged.entry) if details else _in_short(logged.entry)])
     if rest.strip(b"\n"):
         err.print("the last line is torn: its writer was stopped, or its end was cut off")
     show_first([] if details else [f"{'Log':10}{audit_log.path}"], details)

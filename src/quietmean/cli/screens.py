@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import gate_sentence, out
+from quietmean.cli.console import NO, OK, WIDTH, gate_sentence, out, print_lines
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.readable import ShortFact, count_of, delta_shown, epsilon_shown, indented, listed, printable
 from quietmean.privacy import CoalitionCertificate
@@ -24,32 +22,15 @@ if TYPE_CHECKING:
     from quietmean.privacy import Certificate, PrivacyAnalysis
     from quietmean.protocols.fields import Hints
 
-WIDTH = 80
-# A verdict, or the blank below it.
-OK, NO, BELOW = "OK  ", "NO  ", "    "
+BELOW = "    "
 NEXT, THEN = "Next      quietmean ", "Then      quietmean "
 MORE = "More      the same command with --details"
-# A line with a command to be pasted, behind its label, is never broken.
-_PASTED = re.compile(r"([A-Z][\w ]{8}|[\w ]+:) quietmean ")
 # Where the text of a row begins that says something of a study.
 _ROW = 13
 # So many parties, and so many warnings, of more.
 _WORST, _WARNINGS = 5, 3
 # What two computations of one figure may differ by.
 _ROUNDING = 1e-9
-
-
-def print_lines(lines: Sequence[str]) -> None:
-    """Print lines. What is longer than the screen goes on below, as far in as it begins, or behind its verdict."""
-    for line in lines:
-        text = printable(line)
-        head = len(OK) if text.startswith((OK, NO)) else len(text) - len(text.lstrip("! "))
-        if _PASTED.match(text):
-            out.print(text)
-            continue
-        parts = textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False)
-        for part in parts or [""]:
-            out.print(part)
 
 
 def with_remark(line: str, remark: str) -> list[str]:

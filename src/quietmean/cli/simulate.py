@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import Parameter
 
 from quietmean.cli.common import execution_or_newest
-from quietmean.cli.console import out, print_json, progress
-from quietmean.cli.screens import BELOW, NO, OK, rows, show_first
+from quietmean.cli.console import NO, OK, print_json, print_lines, progress
+from quietmean.cli.screens import BELOW, rows, show_first
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_as, read_json
 from quietmean.core.party import PartyId
@@ -93,7 +93,7 @@ def simulate_command(
     if json:
         print_json(document)
         return
-    show_first(_simulated(loaded, result, seed, time.monotonic() - began), details, lambda: out.print(_squared(result)))
+    show_first(_simulated(loaded, result, seed, time.monotonic() - began), details, lambda: print_lines([_squared(result)]))
 
 
 def _squared(result: SimulationResult) -> str:
@@ -388,20 +388,20 @@ def _short(bound: float) -> str:
 
 def _show(result: AttackResult, names: Sequence[str]) -> None:
     mu, certified = _down(result.mu_lower), result.mu_certified
-    out.print(
-        f"{party_text(result.target, names)} against {result.adversary}, {result.trials} trials with each of two values: "
-        f"mu is at least {mu} ({result.confidence:.0%} confidence), certified is {epsilon_text(certified)}"
-    )
-    out.print(
-        f"epsilon at delta {result.delta:g} is at least {_down(result.epsilon_lower)}, certified is "
-        f"{epsilon_text(result.epsilon_certified)}"
+    print_lines(
+        [
+            f"{party_text(result.target, names)} against {result.adversary}, {result.trials} trials with each of two values: "
+            f"mu is at least {mu} ({result.confidence:.0%} confidence), certified is {epsilon_text(certified)}",
+            f"epsilon at delta {result.delta:g} is at least {_down(result.epsilon_lower)}, certified is "
+            f"{epsilon_text(result.epsilon_certified)}",
+        ]
     )
     if result.flagged:
-        out.print(f"this build leaks more than its certificate says (p = {result.p_value_exceeds:.2g})", style="red")
+        print_lines([f"this build leaks more than its certificate says (p = {result.p_value_exceeds:.2g})"], style="red")
     elif math.isinf(certified):
-        out.print("the certificate promises nothing here, and the attack can only show as much as its trials allow")
+        print_lines(["the certificate promises nothing here, and the attack can only show as much as its trials allow"])
     else:
-        out.print(f"nothing contradicts the certificate (p = {result.p_value_exceeds:.2g})")
+        print_lines([f"nothing contradicts the certificate (p = {result.p_value_exceeds:.2g})"])
 
 
 def _down(value: float) -> str:

@@ -328,8 +328,21 @@ _SCREEN, _LABEL, _MARK = 80, 10, 14
 
 def indented(label: str, text: str, indent: int = _LABEL) -> list[str]:
     """The lines of a ``text`` behind its ``label``, of 80 columns at most but for words that are longer."""
-    lines = textwrap.wrap(printable(text), _SCREEN - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    lines = wrapped(printable(text), _SCREEN - indent) or [""]
     return [f"{start.ljust(indent)}{line}".rstrip() for start, line in zip((label, *[""] * len(lines)), lines, strict=False)]
+
+
+# What belongs to the number before it, or to the one behind, stays on its line.
+_TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=\d) (?=of \d)|(?<=\d of) (?=\d)|(?<=\w) (?== [-\d])|(?<= =) (?=[-\d])")
+_JOINT = "\0"
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The lines of a text; no word is broken, and no number is parted from what it counts. Lines below begin with ``indent``."""
+    lines = textwrap.wrap(
+        _TOGETHER.sub(_JOINT, text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace(_JOINT, " ") for line in lines]
 
 
 def marked(key: str, text: str) -> list[str]:

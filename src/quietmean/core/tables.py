@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import html
 import io
+import re
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,6 +62,70 @@ def table_text(rows: Rows) -> str:
         for line in cells
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+# Columns of a screen, and between those of a table.
+_SCREEN, _BETWEEN = 80, "  "
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The lines of each row of a table whose first row has the heads: names to the left, numbers to the right.
+
+    A row of one text has no columns. Where a line would be longer than the screen, heads take several lines; then long names
+    stand above their numbers; then each number stands behind its head.
+    """
+    full = [row for row in rows if len(row) > 1]
+    heads, body = full[0][1:], [row[1:] for row in full[1:]]
+    names = max(len(row[0]) for row in full)
+    parts = [[head] for head in heads]
+    widths = _widths(parts, body)
+    if names + _with_gaps(widths) > _SCREEN:
+        parts = [_head_in_lines(head) for head in heads]
+        widths = _widths(parts, body)
+    room = _SCREEN - _with_gaps(widths)
+    if room < _LEAST_NAME:
+        return [[], *([row[0], *_behind_heads(heads, row)] if len(row) > 1 else [row[0]] for row in rows[1:])]
+    column, tall = min(names, room), max(map(len, parts))
+    over = [[*[""] * (tall - len(part)), *part] for part in parts]
+    named = [*[""] * (tall - 1), full[0][0]]
+    lines = [[_line(name, cells, widths, column) for name, cells in zip(named, zip(*over, strict=True), strict=True)]]
+    for row in rows[1:]:
+        name, *cells = row
+        if not cells:
+            lines.append([name])
+        elif len(name) > room:
+            lines.append([name, _line("", cells, widths, column)])
+        else:
+            lines.append([_line(name, cells, widths, column)])
+    return lines
+
+
+# A head is broken before these words; a name has so much room at least.
+_BREAK, _LEAST_NAME = re.compile(r" (?=error\b|of noise\b|interval\b|the noise\b)|(?<=without) "), 4
+
+
+def _head_in_lines(head: str) -> list[str]:
+    return _BREAK.split(head)
+
+
+def _widths(heads: Sequence[Sequence[str]], body: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, (*head, *(row[column] for row in body)))) for column, head in enumerate(heads)]
+
+
+def _with_gaps(widths: Sequence[int]) -> int:
+    return sum(width + len(_BETWEEN) for width in widths)
+
+
+def _line(name: str, cells: Sequence[str], widths: Sequence[int], names: int) -> str:
+    numbers = _BETWEEN.join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+    return f"{name.ljust(names)}{_BETWEEN}{numbers}".rstrip()
+
+
+def _behind_heads(heads: Sequence[str], row: Sequence[str]) -> list[str]:
+    """Each number of a row behind the head of its column, below the name."""
+    indent = " " * (len(row[0]) - len(row[0].lstrip()) + len(_BETWEEN))
+    said = "; ".join(f"{head} {cell}" for head, cell in zip(heads, row[1:], strict=True) if cell)
+    return textwrap.wrap(said, _SCREEN, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
 
 
 def table_html(rows: Rows) -> str:

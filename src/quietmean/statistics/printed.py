@@ -21,7 +21,7 @@ from quietmean.core.readable import (
     some_of,
 )
 from quietmean.core.readable_days import day_text, days_text
-from quietmean.core.tables import Kinds, table_html, table_text
+from quietmean.core.tables import Kinds, aligned, table_html, table_text
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
@@ -391,23 +391,7 @@ def lines_of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
         # A text alone is a line without columns.
         alone = [] if terms and not terms[0].term else [[f"{name}  {HIDDEN}" if hidden and not terms else name]]
         rows += [*alone, *([f"  {term.label}" if term.label else name, *terminal_cells(term, has_truth)] for term in terms)]
-    return aligned(rows)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table whose first row has the heads; a row of one text has no columns."""
-    columns = [row for row in rows if len(row) > 1]
-    widths = [max(len(row[column]) for row in columns) for column in range(len(rows[0]))]
-    return [_aligned(row, widths) for row in rows]
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Names to the left, numbers to the right."""
-    name, *cells = row
-    if not cells:
-        return name
-    numbers = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-    return f"{name.ljust(widths[0])}  {numbers}".rstrip()
+    return [line for lines in aligned(rows) for line in lines]
 
 
 def terminal_cells(term: Term, has_truth: bool) -> list[str]:

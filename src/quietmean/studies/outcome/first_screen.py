@@ -33,10 +33,11 @@ from quietmean.core.readable import (
     plain,
     some_of,
 )
+from quietmean.core.tables import aligned
 from quietmean.planning.influence import Checked
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import number_of
-from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
+from quietmean.statistics.printed import TidyTests, about_text, shown, together, truth_text
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.outcome.about_intervals import about_intervals
@@ -361,8 +362,8 @@ def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     full = [row for row in rows if len(row) > 1]
     # Nothing tells of how many records some statistics are.
     kept = [place for place in range(len(rows[0])) if not place or any(row[place] for row in full[1:]) or len(full) == 1]
-    for place, line in enumerate(aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows]), 1):
-        yield line
+    for place, lines in enumerate(aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows]), 1):
+        yield from lines
         yield from (below for sentence in tests.get(place, ()) for below in indented("", for_terminal(sentence), 4))
 
 
