@@ -152,8 +152,10 @@ def test_of_a_search_beside_a_study(tmp_path: Path, capsys: pytest.CaptureFixtur
         main(line)
         shown.append(capsys.readouterr().out)
     first = shown[0].splitlines()
-    assert first[-1].startswith("More: --details. Plan ")
-    assert shown[1].splitlines()[: len(first)] == [*first[:-1], ""]
+    *above, more, after = first
+    assert more.startswith("More: --details. Plan ")
+    assert shown[1].splitlines()[: len(above) + 1] == [*above, ""]
+    assert shown[1].splitlines()[-1] == after
     for name in SEARCH.keys() - {"no_privacy", "details"}:
         value = [] if SEARCH[name] is True else [str(SEARCH[name])]
         with pytest.raises(SystemExit) as ended:

@@ -267,7 +267,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "yes: by approvers" in shown
     assert "\x1b" not in shown
     main(["site", "audit", "--details"])
-    assert "approvers one two" in (details := capsys.readouterr().out)
+    assert "approvers one two" in (details := " ".join(capsys.readouterr().out.split()))
     assert "\x1b" not in details
     main(["site", "audit", "--json"])
     entries = json.loads(capsys.readouterr().out)["entries"]

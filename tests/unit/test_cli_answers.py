@@ -68,7 +68,7 @@ def test_dates_and_tests_are_printed_as_people_read_them(capsys: pytest.CaptureF
     # The last day of an interval may be the one after.
     rows = "\n".join(lines)
     assert re.search(r"^  a +2021-0\d-\d\d +\S+ days +2021-0\d-\d\d to 2021-0\d-\d\d", rows, re.MULTILINE)
-    assert re.search(r"^  difference +-?[\d.]+ ", rows, re.MULTILINE)
+    assert re.search(r"^  difference\s+-?[\d.]+ ", rows, re.MULTILINE)
     assert any("Welch's t test: t = " in line for line in lines)
 
 

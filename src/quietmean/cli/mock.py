@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import output, print_json, printable
-from quietmean.cli.screens import NEXT, print_lines
+from quietmean.cli.console import output, print_json, print_lines, printable
+from quietmean.cli.screens import NEXT
 from quietmean.core.readable import count_of, indented
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
