@@ -46,13 +46,13 @@ from quietmean.protocols.committee.result import ResultError, read_result
 from quietmean.protocols.committee.voting import read_statement
 from quietmean.protocols.publishing import ContentError
 from quietmean.studies.agreement.any_study import is_study
-from quietmean.studies.agreement.contribution import DropReceipt
-from quietmean.studies.agreement.signed import Signed, read_signed
+from quietmean.studies.agreement.contribution import DropLog, DropPlace, DropReceipt
+from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.party import audit
 from support.committee_run import CommitteeRun
-from support.committee_world import CommitteeWorld
+from support.committee_world import CommitteeWorld, identity
 
 CORPUS = Path(__file__).with_name("corpus")
 SOURCES = Path(codec.__file__).parents[1]
@@ -106,7 +106,8 @@ LISTS = (RUN.states[0].own_list.content,)
 SEGMENT = segment_front(WORLD.session, 0) + b"".join(
     record(excerpt(WORLD.session, WORLD.contribution(number), 0), 1.0) for number in (0, 4)
 )
-RECEIPT = DropReceipt.sign(IDENTITY, "ab" * 32, OTHER.public_key, "cd" * 32, 1.0).signed.to_file()
+DROP_LOG = DropLog.sign(identity("member 1"), WORLD.session, bytes(range(96)), {OTHER.public_key: "it came too late"}).to_file()
+RECEIPT = DropReceipt.sign(IDENTITY, "ab" * 32, OTHER.public_key, DropPlace("cd" * 32, 1, "ef" * 32), 1.0).signed.to_file()
 STATEMENTS = tuple(message.content for message in RUN.sent[-3:])
 
 
@@ -193,6 +194,12 @@ DECODERS = {
         (WORLD.contribution(2), WORLD.contribution(3)),
     ),
     "drop's receipt": Decoder("studies/agreement/signed.py", plain(DropReceipt.of_file), (InputError,), (RECEIPT,)),
+    "drop's log": Decoder(
+        "studies/agreement/signed.py",
+        plain(lambda raw: DropLog.verified(signed_in(Purpose.COMMITTEE_LOG, raw), WORLD.session)),
+        (InputError,),
+        (DROP_LOG,),
+    ),
     "check list": Decoder(
         "protocols/committee/lists.py", plain(lambda raw: read_list(WORLD.session, raw)), (ContentError,), LISTS
     ),

@@ -26,7 +26,7 @@ from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity
 from quietmean.node.net.identity import Purpose
-from quietmean.studies.agreement.contribution import Contribution, DropReceipt
+from quietmean.studies.agreement.contribution import Contribution, DropPlace, DropReceipt
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
@@ -136,7 +136,7 @@ def kinds() -> dict[str, Kind]:
             Purpose.COMMITTEE_RECEIPT,
             "studies/agreement/contribution.py",
             in_file(lambda path: DropReceipt.of_file(path.read_bytes())),
-            DropReceipt.sign(HOSTILE, "ab" * 32, DROP.public_key, "cd" * 32, 1.0).signed,
+            DropReceipt.sign(HOSTILE, "ab" * 32, DROP.public_key, DropPlace("cd" * 32, 1, "ef" * 32), 1.0).signed,
         ),
         "entry of a log": Kind(Purpose.AUDIT, "studies/party/audit.py", audited, Signed.sign(Purpose.AUDIT, entry, HOSTILE)),
     }

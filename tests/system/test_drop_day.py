@@ -20,9 +20,10 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.site_options import SiteOptions
-from quietmean.node.net import Identity
+from quietmean.node.net import Identity, Purpose
 from quietmean.protocols.committee.contribution import read_header
-from quietmean.studies.agreement.contribution import DropReceipt, session_of
+from quietmean.studies.agreement.contribution import DropLog, DropReceipt, session_of
+from quietmean.studies.agreement.signed import signed_in
 from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 from quietmean.studies.party import Observers, PartyContext, member
@@ -156,7 +157,16 @@ def test_what_a_drop_acknowledged_is_in_the_result_though_it_was_killed(
     assert drop.end(signal.SIGTERM) == 0
     # After the time to contribute.
     monkeypatch.setattr(member, "until_listed", at_once)
-    for opened in asyncio.run(opening(study, names, box)):
+    everybody = asyncio.run(opening(study, names, box))
+    # The chain of the drop that was killed goes on, and each member read all of it.
+    session = session_of(study.sealed, study.plan)
+    assert sorted(one.place.position for one in receipts.values()) == [*range(1, 13)]
+    for name in names:
+        signed = signed_in(Purpose.COMMITTEE_LOG, (tmp_path / f"study-{name}.dropped").read_bytes())
+        log = DropLog.verified(signed, session)
+        assert (log.member, len(log.chains)) == (study.identities[name].public_key, 12)
+        assert all(log.has(one.place) for one in receipts.values())
+    for opened in everybody:
         shown = OpenedStudy.of(study.sealed, study.plan, opened.checked, opened.left_out)
         assert opened.left_out == ()
         assert {digest for digest, _, _ in opened.checked.counted} == {bytes.fromhex(one.digest) for one in receipts.values()}

@@ -47,7 +47,8 @@ LABELS = {
     "quietmean-people-key-1", "quietmean-policy-1", "quietmean-quorum-1", "quietmean-round-1", "quietmean-rows-1",
     "quietmean-seat-1", "quietmean-session-1", "quietmean-session-contract-1",
     "quietmean committee challenge 1", "quietmean committee choice 1", "quietmean committee contribution 1",
-    "quietmean committee list 1", "quietmean committee result 1", "quietmean file 1", "quietmean flower 1", "quietmean link 1",
+    "quietmean committee list 1", "quietmean committee result 1", "quietmean drop chain 1", "quietmean file 1",
+    "quietmean flower 1", "quietmean link 1",
     "quietmean quorum 1", "quietmean relay group 1", "quietmean sealed 1", "quietmean words 1", "identity.py {} 1", "qmfile1",
 }  # fmt: skip
 WORLD = CommitteeWorld(Committee(4))
@@ -256,7 +257,7 @@ KEPT: dict[str, Make] = {
     "quietmean handed in 1": handed_in,
     "qmcommi1": part_of_a_committee(lambda: WORLD.contribution(0)),
     "qmsegm1": part_of_a_committee(segment),
-    "qmheld2": held,
+    "qmheld3": held,
     "qmdrop1": drop,
     "node/storage/database.py SCHEMA": store,
     "ledger/database.py SCHEMA": ledger,
@@ -286,6 +287,7 @@ FILES = {
     Purpose.COMMITTEE_CONTRIBUTION: "a contribution to a committee",
     Purpose.COMMITTEE_VOUCHER: "a voucher",
     Purpose.COMMITTEE_RECEIPT: "a drop's receipt",
+    Purpose.COMMITTEE_LOG: "a member's log of a drop",
 }
 # What is sent: where it is received with another version, and what is said there.
 SENT = {

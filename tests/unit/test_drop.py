@@ -26,7 +26,7 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, make_noise, read_header, read_whole
 from quietmean.protocols.committee.lists import read_segment, record, segment_front
 from quietmean.randomness import Seed
-from quietmean.studies.agreement.contribution import DropReceipt
+from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
 from quietmean.studies.party import handing_in
 from quietmean.studies.party.handing_in import require_drop, send_to_drop
 from quietmean.studies.party.member_holdings import MemberHoldings
@@ -382,7 +382,7 @@ def test_a_disk_that_fails_is_no_receipt(box: DropBox, monkeypatch: pytest.Monke
 
 
 def test_a_receipt_is_its_drops_alone() -> None:
-    receipt = DropReceipt.sign(IDENTITY, "ab" * 32, Identity.generate().public_key, "cd" * 32, 10.0)
+    receipt = DropReceipt.sign(IDENTITY, "ab" * 32, Identity.generate().public_key, DropPlace("cd" * 32, 1, "ef" * 32), 10.0)
     raw = receipt.signed.to_file()
     assert DropReceipt.of_file(raw) == receipt
     for wrong in (raw.replace(b"1970-01-01T00:00:10", b"1970-01-01T00:00:11"), raw[:-10], b"{}"):
@@ -409,7 +409,9 @@ def answer_of(status: int, content: bytes, monkeypatch: pytest.MonkeyPatch) -> D
 
 def receipt_for(number: int, session: str = "ab" * 32) -> bytes:
     header = read_header(WORLD.session, FILES[number])
-    return DropReceipt.sign(IDENTITY, session, header.contributor, header.digest.hex(), 10.0).signed.to_file()
+    return DropReceipt.sign(
+        IDENTITY, session, header.contributor, DropPlace(header.digest.hex(), 1, "ef" * 32), 10.0
+    ).signed.to_file()
 
 
 def test_a_receipt_is_kept_only_if_it_is_of_this_contribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

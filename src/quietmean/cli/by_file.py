@@ -52,6 +52,7 @@ from quietmean.studies.agreement.sealed import Sealed, sealed_with_committee
 from quietmean.studies.agreement.signed import read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.data import account_name
+from quietmean.studies.outcome.dropped import DropFiles
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy, names_of
 from quietmean.studies.outcome.outcome import StudyRun, receipt_at, without_answer
@@ -92,7 +93,8 @@ class OpenedOptions:
     Parameters
     ----------
     receipt
-        Where to write the receipt. Default: STUDY.receipt.json beside the study. Result and report are written beside it.
+        Where to write the receipt. Default: STUDY.receipt.json beside the study. Result and report are written beside it. Or a
+        drop's receipt: it is said what became of that contribution.
     folder
         The folder for STUDY.result.json (what --json prints), STUDY.receipt.json and STUDY.privacy.html. It is created if it
         does not exist.
@@ -101,11 +103,17 @@ class OpenedOptions:
     receipt: Path | None = None
     folder: Out = None
 
+    @property
+    def of_drop(self) -> list[Path]:
+        """The receipt of a drop, if that was given."""
+        return [self.receipt] if self.receipt is not None and kind_of_file(self.receipt) is FileKind.DROP_RECEIPT else []
+
     def receipt_of(self, study: Path) -> Path:
         """The path of the receipt. Raises :class:`InputError` where both are given."""
-        if self.folder is not None and self.receipt is not None:
+        if self.folder is not None and self.receipt is not None and not self.of_drop:
             raise InputError("--out names the folder of the receipt, and --receipt its file. Give one of them.")
-        return self.receipt or (self.folder or study.parent) / f"{study.with_suffix('').name}.receipt.json"
+        written = None if self.of_drop else self.receipt
+        return written or (self.folder or study.parent) / f"{study.with_suffix('').name}.receipt.json"
 
 
 NO_OPENED_OPTIONS = OpenedOptions()
@@ -381,7 +389,7 @@ def result_command(
     file
         A receipt, or the signed study of a committee.
     sums
-        For a committee: the files NAME.sums that its members published, one or more.
+        For a committee: the files NAME.sums that its members published, one or more; with a drop NAME.dropped and receipts, too.
     details
         Also show what is assumed, notes, and what other adversaries learn.
     json
@@ -406,13 +414,15 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
     Distrusted().refuse(sealed.holders())
     choice = sealed.choice()
     session = session_of(sealed, choice.plan)
-    results, size = [], 0
-    for file in dict.fromkeys(files):
+    results, drop, size = [], DropFiles(sealed), 0
+    for file in dict.fromkeys([*files, *written.of_drop]):
         content = read_bounded(file, _MOST)
         try:
+            if drop.take(content, session):
+                continue
             results.append(read_result(session, content))
         except InputError as error:
-            refuse_other(kind_of_content(content), f"file {file}", FileKind.SUMS)
+            refuse_other(kind_of_content(content), f"file {file}", FileKind.SUMS, FileKind.DROP_LOG, FileKind.DROP_RECEIPT)
             raise InputError(f"{file}: {error}") from None
         size += len(content)
     pages = OpenedPages(sealed, choice, path)
@@ -423,7 +433,11 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
         except ProtocolFailure as error:
             raise without_answer(error, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
-    pages.write(opened, effort, json=json, details=details)
+    judged = drop.judged(opened.digests.values())
+    about = {**drop.to_json(), **({"receipts": [one.to_json() for one in judged]} if judged else {})}
+    pages.write(opened, effort, json=json, details=details, **({"drop": about} if about else {}))
+    for one in () if json else judged:
+        (warn if one.is_proof else out.print)(one.sentence)
 
 
 # A million contributions are named in 80 MB.

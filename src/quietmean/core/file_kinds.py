@@ -88,7 +88,8 @@ class FileKind(Enum):
     APPROVAL = "an approval", "quietmean join STUDY --approval {}"
     # It goes beside its key, and no option names it.
     VOUCHER = "a voucher", ""
-    DROP_RECEIPT = "a drop's receipt", ""
+    DROP_RECEIPT = "a drop's receipt", "quietmean result STUDY SUMS --receipt {}"
+    DROP_LOG = "a member's log of a drop", "quietmean result STUDY SUMS {}"
     REVOCATION = "a revocation", "quietmean key revoke {}"
     STUDY_KEYS = "a party's keys for one study", ""
     KEY = "a private key", "quietmean join STUDY --key {}"
@@ -130,6 +131,7 @@ _FORMATS = {
     "quietmean approval": FileKind.APPROVAL,
     "quietmean committee voucher": FileKind.VOUCHER,
     "quietmean committee receipt": FileKind.DROP_RECEIPT,
+    "quietmean committee log": FileKind.DROP_LOG,
     "quietmean revocation": FileKind.REVOCATION,
     "quietmean study keys": FileKind.STUDY_KEYS,
     "quietmean plan": FileKind.PLAN,

@@ -24,7 +24,7 @@ from quietmean.node.relay import open_entrance
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.studies.agreement.contribution import DropReceipt
+from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
 
 # Where contributions go.
 PLACE = "/contributions"
@@ -165,7 +165,8 @@ class Drop:
         return answer
 
     def _receipt(self, header: Header, first: Dropped) -> DropReceipt:
-        return DropReceipt.sign(self.identity, self.session.session.hex(), header.contributor, first.digest.hex(), first.time)
+        place = DropPlace(first.digest.hex(), first.chain.position, first.chain.head.hex())
+        return DropReceipt.sign(self.identity, self.session.session.hex(), header.contributor, place, first.time)
 
     async def write_down(self) -> None:
         """Has to run beside the application. All that wait are written together: the disk is asked once for them."""

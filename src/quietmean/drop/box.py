@@ -22,7 +22,7 @@ from quietmean.core.outage import refuse_outage
 from quietmean.core.output import require_version
 from quietmean.core.portability import GrowingFile, make_folders, read_at, sync_folder, try_lock
 from quietmean.protocols.committee.contribution import ContributionError, Header
-from quietmean.protocols.committee.lists import UsedVouchers, record, segment_front
+from quietmean.protocols.committee.lists import DropChain, UsedVouchers, record, segment_front
 from quietmean.protocols.committee.session import CommitteeSession
 
 # Hidden, as members look at all other files.
@@ -38,10 +38,14 @@ _CHECK = 8
 
 @dataclass(frozen=True)
 class Dropped:
-    """The first contribution of a contributor: its header digest, and when it came, in seconds since 1970."""
+    """The first contribution of a contributor: its header digest, and when it came, in seconds since 1970.
+
+    ``chain``: of all that the drop took up to this one.
+    """
 
     digest: bytes
     time: float
+    chain: DropChain
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class DropBox:
         self._segments: list[GrowingFile] = []
         self._first: dict[bytes, Dropped] = {}
         self._vouchered = UsedVouchers(session)
+        self._chain = DropChain.of(session)
         self._number = 0
         self._alone = threading.Lock()
         self._journal = self._read(journal)
@@ -111,6 +116,7 @@ class DropBox:
         # Nobody is shown it before it is durable.
         fresh: dict[bytes, Dropped] = {}
         wholes: list[WholeContribution] = []
+        chain = self._chain
         for whole in batch:
             dealer = whole.header.dealer
             answer = self._first.get(dealer) or fresh.get(dealer)
@@ -120,7 +126,8 @@ class DropBox:
                 except ContributionError as error:
                     answers.append(error)
                     continue
-                answer = fresh[dealer] = Dropped(whole.header.digest, time)
+                chain = chain.after(whole.header.digest)
+                answer = fresh[dealer] = Dropped(whole.header.digest, time, chain)
                 wholes.append(whole)
             answers.append(answer)
         if wholes:
@@ -130,6 +137,7 @@ class DropBox:
                 self._vouchered = self._vouchers()
                 raise
             self._first |= fresh
+            self._chain = chain
         return answers
 
     def _write(self, wholes: Sequence[WholeContribution], time: float) -> None:
@@ -217,7 +225,8 @@ class DropBox:
                 break
             digest, dealer, time, self._number, *entry_ends = self._entry.unpack(packed)
             ends.append((self._number, entry_ends))
-            self._first[dealer] = Dropped(digest, time)
+            self._chain = self._chain.after(digest)
+            self._first[dealer] = Dropped(digest, time, self._chain)
             place += size
         if len(content) - place > BATCH * size:
             raise self._changed(f"{JOURNAL} has something else between what it acknowledged")

@@ -81,6 +81,7 @@ class Purpose(StrEnum):
     COMMITTEE_END = "committee end"
     COMMITTEE_VOUCHER = "committee voucher"
     COMMITTEE_RECEIPT = "committee receipt"
+    COMMITTEE_LOG = "committee log"
 
     @property
     def label(self) -> bytes:

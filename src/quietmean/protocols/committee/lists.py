@@ -260,6 +260,29 @@ def is_segment(start: bytes) -> bool:
     return start.startswith(_MAGIC)
 
 
+@dataclass(frozen=True)
+class DropChain:
+    """What a drop took, in its order: a chain of SHA-256 over header digests. ``head``: of the first ``position`` of them."""
+
+    position: int
+    head: bytes
+
+    @classmethod
+    def of(cls, session: CommitteeSession, digests: Iterable[bytes] = ()) -> DropChain:
+        """The chain of these header digests, in this order."""
+        chain = cls(0, hashlib.sha256(_CHAIN_LABEL + session.session).digest())
+        for digest in digests:
+            chain = chain.after(digest)
+        return chain
+
+    def after(self, digest: bytes) -> DropChain:
+        """The chain with one more."""
+        return DropChain(self.position + 1, hashlib.sha256(self.head + digest).digest())
+
+
+_CHAIN_LABEL = b"quietmean drop chain 1\0"
+
+
 def read_segment(session: CommitteeSession, file: IO[bytes], member: int) -> Iterator[tuple[bytes, float]]:
     """The excerpts for a member and when they came, one after the other; none from another member's segment.
 

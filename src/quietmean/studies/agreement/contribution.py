@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,8 @@ from quietmean.core.party import PartyId, Release
 from quietmean.node.committee import PublicKeys
 from quietmean.node.net import Identity, Purpose, VectorCodec, show_hidden
 from quietmean.planning.plan import Plan
+from quietmean.protocols.committee.keys import DIGEST_BYTES
+from quietmean.protocols.committee.lists import DropChain
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.studies.agreement.deadlines import in_words
@@ -122,10 +125,24 @@ def _release(body: _Body, plan: Plan, name: str) -> Release:
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class DropPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a drop has a contribution: its header digest, its ``position`` from 1, and the ``head`` of the chain up to it.
+
+    Both digests are hexadecimal; see :class:`~quietmean.protocols.committee.lists.DropChain`.
+    """
+
+    digest: _Digest
+    position: Annotated[int, msgspec.Meta(ge=1)]
+    head: _Digest
+
+
 class _ReceiptBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contributor: str
-    digest: str
     drop: str
+    place: DropPlace
     session: str
     time: str
 
@@ -134,20 +151,25 @@ class _ReceiptBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DropReceipt:
     """The signed receipt of a server that took a contribution.
 
-    ``contributor`` and ``drop``: identity keys; ``digest``: of the contribution's header; ``session``: of the sealed study;
-    both are hexadecimal. ``time``: when the first contribution of this contributor came, by the drop's clock."""
+    ``contributor`` and ``drop``: identity keys; ``place``: of the contribution; ``session``: of the sealed study, hexadecimal.
+    ``time``: when the first contribution of this contributor came, by the drop's clock."""
 
     signed: Signed
     contributor: str
-    digest: str
     drop: str
+    place: DropPlace
     session: str
     time: datetime
 
+    @property
+    def digest(self) -> str:
+        """Of the contribution's header, hexadecimal."""
+        return self.place.digest
+
     @classmethod
-    def sign(cls, drop: Identity, session: str, contributor: str, digest: str, time: float) -> Self:
+    def sign(cls, drop: Identity, session: str, contributor: str, place: DropPlace, time: float) -> Self:
         """Sign a receipt, the same for the same contribution and time, in seconds since 1970."""
-        body = _ReceiptBody(contributor, digest, drop.public_key, session, datetime.fromtimestamp(time, UTC).isoformat())
+        body = _ReceiptBody(contributor, drop.public_key, place, session, datetime.fromtimestamp(time, UTC).isoformat())
         return cls.verified(Signed.sign(Purpose.COMMITTEE_RECEIPT, msgspec.to_builtins(body), drop))
 
     @classmethod
@@ -170,12 +192,66 @@ class DropReceipt:
             in_words(time)
         except OverflowError:
             raise wrong from None
-        return cls(signed, body.contributor, body.digest, body.drop, body.session, time)
+        return cls(signed, body.contributor, body.drop, body.place, body.session, time)
 
     @property
     def came(self) -> str:
         """When the contribution came, in words."""
         return in_words(self.time)
+
+
+class _LogBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    digests: bytes
+    head: str
+    left_out: tuple[tuple[str, str], ...]
+    member: str
+    session: str
+
+
+@dataclass(frozen=True)
+class DropLog:
+    """What a ``member`` read of a drop, signed: header digests in the drop's order, and the head of their chain.
+
+    ``chains``: of the first contribution, of two, and so on. ``left_out``: why each contributor's does not count, by its key.
+    """
+
+    signed: Signed
+    member: str
+    digests: tuple[str, ...]
+    chains: tuple[DropChain, ...]
+    left_out: Mapping[str, str]
+
+    @classmethod
+    def sign(cls, member: Identity, session: CommitteeSession, digests: bytes, left_out: Mapping[str, str]) -> Signed:
+        """Sign what was read: header ``digests`` one behind the other."""
+        head = DropChain.of(session, _split(digests)).head.hex()
+        body = _LogBody(digests, head, tuple(sorted(left_out.items())), member.public_key, session.session.hex())
+        return Signed.sign(Purpose.COMMITTEE_LOG, msgspec.to_builtins(body), member)
+
+    @classmethod
+    def verified(cls, signed: Signed, session: CommitteeSession) -> Self:
+        """Verify the log. Raises :class:`InputError` unless a member of the study signed it, for this study."""
+        body = signed.decode(_LogBody)
+        if body.session != session.session.hex() or body.member not in session.members or not signed.is_by(body.member):
+            raise InputError("no member of this study signed it for this study. Ask the member for it again.")
+        chains, chain, digests = [], DropChain.of(session), _split(body.digests)
+        for digest in digests:
+            chain = chain.after(digest)
+            chains.append(chain)
+        if len(body.digests) % DIGEST_BYTES or chain.head.hex() != body.head:
+            raise InputError("its digests do not give its head. Ask the member for it again.")
+        return cls(signed, body.member, tuple(digest.hex() for digest in digests), tuple(chains), dict(body.left_out))
+
+    def has(self, place: DropPlace) -> bool:
+        """Whether the log has a contribution where a receipt says that it is."""
+        if place.position > len(self.chains):
+            return False
+        chain = self.chains[place.position - 1]
+        return (self.digests[place.position - 1], chain.head.hex()) == (place.digest, place.head)
+
+
+def _split(digests: bytes) -> list[bytes]:
+    return [digests[begin : begin + DIGEST_BYTES] for begin in range(0, len(digests), DIGEST_BYTES)]
 
 
 def sharing_of(plan: Plan) -> CommitteeSharing:

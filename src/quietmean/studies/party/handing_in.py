@@ -188,6 +188,10 @@ def hand_over(url: str, sealed: Sealed, contributor: str, contribution: Contribu
     Raises as :func:`send_to_drop`, and :class:`InputError` for another file in the receipt's place.
     """
     receipt = send_to_drop(url, contribution.to_file(), sealed.digest, contributor, contribution.digest)
+    terms = sealed.study.committee
+    if terms is not None and receipt.time.timestamp() > terms.lists_at:
+        # Members would never list what came then: nobody could hold the drop to such a receipt.
+        raise _unusable(url, f"its receipt is of {receipt.came}, after the time for contributions")
     receipt_path = path.with_name(f"{path.name}.receipt")
     Output(receipt_path, "the drop's receipt", own=is_document(Purpose.COMMITTEE_RECEIPT)).write(receipt.signed.to_file())
     return receipt, receipt_path

@@ -31,7 +31,7 @@ from quietmean.protocols.committee.opening import CommitteeOpening, QuorumMachin
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result, sign_end
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.voting import CommitteeState
-from quietmean.studies.agreement.contribution import session_of
+from quietmean.studies.agreement.contribution import DropLog, session_of
 from quietmean.studies.agreement.deadlines import CommitteeTerms, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
@@ -263,6 +263,11 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState, say
     checked = check_result(own.session, read_result(own.session, state.result.content))
     counted = {names.get(key, key) for _, key, _ in checked.counted}
     uncounted = tuple((name, why) for name, why in left_out.items() if name not in counted)
+    if holdings.dropped:
+        why = {key: why for key, _, why in holdings.left_out} | dict(state.left_out)
+        uncounted_keys = {key: text for key, text in why.items() if key and names.get(key, key) not in counted}
+        log = DropLog.sign(own.files.identity, own.session, holdings.dropped, uncounted_keys)
+        write_private(own.beside(".dropped"), log.to_file(), THE_STUDY_GOES_ON)
     write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(uncounted)), THE_STUDY_GOES_ON)
     write_private(own.sums, state.result.content, THE_STUDY_GOES_ON)
     say(f"the result is known: quietmean result shows it from {own.sums}; this member stays a while for those who lack it")

@@ -6,6 +6,7 @@ Whatever becomes of the folder afterwards, the member lists and adds up what it 
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from quietmean.protocols.committee.contribution import (
     Part,
     excerpt_of,
     front_bytes,
+    header_digest,
     largest_file,
     open_excerpt,
     read_header,
@@ -41,7 +43,7 @@ from quietmean.protocols.committee.session import CommitteeSession
 
 # The header of a contribution and its bytes. Raises OSError where the folder fails, and ContributionError.
 _Read = Callable[[], tuple[Header, bytes]]
-_MAGIC = b"qmheld2\n"
+_MAGIC = b"qmheld3\n"
 _LENGTH = 8
 _PIECE = 1 << 20
 
@@ -55,16 +57,19 @@ class _Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session: str
     count: int
     left_out: tuple[tuple[str, str, str], ...]
+    # Header digests, one behind the other, of all that stands in the segments of a drop, in their order.
+    dropped: bytes
 
 
 @dataclass(frozen=True)
 class MemberHoldings:
-    """One member's parts in the file ``path``, to be gone through as often as need be. ``left_out``: see above."""
+    """One member's parts in the file ``path``, to be gone through as often as need be. ``left_out``, ``dropped``: see above."""
 
     path: Path
     session: CommitteeSession = field(repr=False)
     left_out: tuple[tuple[str, str, str], ...]
     count: int
+    dropped: bytes = field(repr=False)
 
     @classmethod
     def load(cls, path: Path, session: CommitteeSession) -> MemberHoldings | None:
@@ -86,7 +91,7 @@ class MemberHoldings:
             return None
         except OSError:
             raise _changed(path) from None
-        holdings = cls(path, session, summary.left_out, summary.count)
+        holdings = cls(path, session, summary.left_out, summary.count, summary.dropped)
         if summary.session != session.session.hex() or end != len(_MAGIC) + summary.count * holdings._record.itemsize:
             raise _changed(path)
         return holdings
@@ -196,7 +201,7 @@ def survey(session: CommitteeSession, member: int, folder: Path, until: float) -
     """
     dealers: set[bytes] = set()
     left_out: list[tuple[str, str]] = []
-    for name, read in _contributions(session, member, folder, until):
+    for name, read in _contributions(session, member, folder, until, []):
         try:
             header, raw = read()
             excerpt_of(session, header, raw, member)
@@ -214,7 +219,8 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
     left_out: list[tuple[str, str, str]] = []
     taken: dict[bytes, tuple[bytes, str]] = {}
     vouchered = UsedVouchers(session)
-    for name, read in _contributions(session, member, folder, until):
+    dropped: list[bytes] = []
+    for name, read in _contributions(session, member, folder, until, dropped):
         dealer = ""
         try:
             header, raw = read()
@@ -238,11 +244,16 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
             f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
             f"opened. See that the right folder is there, and start again; {by_this_clock(datetime.now(UTC))}."
         )
-    return _Summary(session.session.hex(), len(taken), tuple(left_out))
+    return _Summary(session.session.hex(), len(taken), tuple(left_out), b"".join(dropped))
 
 
-def _contributions(session: CommitteeSession, member: int, folder: Path, until: float) -> Iterator[tuple[str, _Read]]:
-    """What to call each contribution in ``folder``, and what reads it: files of one, and the segments of a drop."""
+def _contributions(
+    session: CommitteeSession, member: int, folder: Path, until: float, dropped: list[bytes]
+) -> Iterator[tuple[str, _Read]]:
+    """What to call each contribution in ``folder``, and what reads it: files of one, and the segments of a drop.
+
+    ``dropped`` gets the header digests of these, whatever else is wrong with them.
+    """
     for path in contributions_in(folder):
         # Anyone who put it there chose its name, which may be no text.
         name = path.name.encode(errors="backslashreplace").decode()
@@ -252,7 +263,7 @@ def _contributions(session: CommitteeSession, member: int, folder: Path, until: 
                     yield name, partial(_read, session, path, until)
                     continue
                 file.seek(0)
-                yield from _in_segment(session, member, name, file, until)
+                yield from _in_segment(session, member, name, file, until, dropped)
         except ContributionError as error:
             yield name, partial(_fails, error)
         except OSError as error:
@@ -260,10 +271,11 @@ def _contributions(session: CommitteeSession, member: int, folder: Path, until: 
 
 
 def _in_segment(
-    session: CommitteeSession, member: int, segment: str, file: IO[bytes], until: float
+    session: CommitteeSession, member: int, segment: str, file: IO[bytes], until: float, dropped: list[bytes]
 ) -> Iterator[tuple[str, _Read]]:
     try:
         for number, (raw, time) in enumerate(read_segment(session, file, member), 1):
+            dropped.append(header_digest(raw) or hashlib.sha256(raw).digest())
             yield f"{segment}, contribution {number}", partial(_of_segment, session, raw, time > until)
     except ContributionError as error:
         yield segment, partial(_fails, error)

@@ -1,0 +1,132 @@
+"""What became of a contribution that a drop acknowledged: anybody can tell who has the receipt, the result and members' logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_content
+from quietmean.core.readable import listed
+from quietmean.node.net import Purpose
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.studies.agreement.contribution import DropLog, DropReceipt
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import signed_in
+
+
+class Verdict(StrEnum):
+    """What a receipt turns out to be of. The last two say that the drop broke its word."""
+
+    COUNTED = "counted"
+    LEFT_OUT = "in the log and left out"
+    LATE = "too late"
+    UNKNOWN = "not known"
+    MISSING = "acknowledged and not in the log"
+    FORKED = "two contents of one place"
+
+
+@dataclass(frozen=True)
+class DropJudged:
+    """A verdict on the receipt, in a sentence. ``drop``: the key that signed it."""
+
+    verdict: Verdict
+    sentence: str
+    drop: str
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether it proves that the drop did not do what it signed."""
+        return self.verdict in (Verdict.MISSING, Verdict.FORKED)
+
+    def to_json(self) -> dict[str, Any]:
+        """What stands in the result."""
+        return {"verdict": self.verdict.value, "sentence": self.sentence, "drop": self.drop, "proof": self.is_proof}
+
+
+@dataclass(frozen=True)
+class DropFiles:
+    """Logs of members of a sealed study, and receipts. More members than may collude have to agree to prove anything."""
+
+    sealed: Sealed
+    logs: dict[str, DropLog] = field(default_factory=dict)
+    receipts: list[DropReceipt] = field(default_factory=list)
+
+    def take(self, content: bytes, session: CommitteeSession) -> bool:
+        """Whether a file is one of these. Raises :class:`InputError` for one that is not as it was signed."""
+        kind = kind_of_content(content)
+        if kind is FileKind.DROP_RECEIPT:
+            self.receipts.append(DropReceipt.of_file(content))
+        elif kind is FileKind.DROP_LOG:
+            log = DropLog.verified(signed_in(Purpose.COMMITTEE_LOG, content), session)
+            if self.logs.setdefault(log.member, log).signed.body != log.signed.body:
+                raise InputError(f"member {log.member} signed two different logs, so it lies. Leave both out.")
+        else:
+            return False
+        return True
+
+    @property
+    def _enough(self) -> int:
+        committee = self.sealed.study.committee
+        return 1 + (0 if committee is None else committee.colluding)
+
+    def _names(self, logs: Iterable[DropLog]) -> list[str]:
+        names = {entry.identity: entry.name for entry in self.sealed.entries}
+        return sorted(names.get(log.member, log.member) for log in logs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The position and head that most members read to, and who they are."""
+        ends = [(log.chains[-1].position, log.chains[-1].head.hex()) for log in self.logs.values() if log.chains]
+        if not ends:
+            return {}
+        end = Counter(ends).most_common(1)[0][0]
+        same = [log for log in self.logs.values() if log.chains and log.chains[-1].head.hex() == end[1]]
+        return {"position": end[0], "head": end[1], "members": self._names(same)}
+
+    def judged(self, counted: Collection[str]) -> list[DropJudged]:
+        """What became of what each receipt is of. ``counted``: digests of what counts.
+
+        Raises :class:`InputError` for a receipt of another study.
+        """
+        return [self._judge(receipt, counted) for receipt in self.receipts]
+
+    def _judge(self, receipt: DropReceipt, counted: Collection[str]) -> DropJudged:
+        place, committee = receipt.place, self.sealed.study.committee
+        if receipt.session != self.sealed.digest or committee is None:
+            raise InputError("the receipt is of another study. Give the one that came for this study.")
+        if any(_contradict(receipt, other) for other in self.receipts):
+            text = (
+                f"drop {receipt.drop} signed two different contents of place {place.position}. These two receipts prove that it "
+                "does not keep one log."
+            )
+            return DropJudged(Verdict.FORKED, text, receipt.drop)
+        name = f"contribution {place.digest[:16]}"
+        if place.digest in counted:
+            return DropJudged(Verdict.COUNTED, f"{name} is counted in this result.", receipt.drop)
+        having = [log for log in self.logs.values() if log.has(place)]
+        if having:
+            reasons = [log.left_out[receipt.contributor] for log in having if receipt.contributor in log.left_out]
+            why = f"The reason: {reasons[0]}." if reasons else "No log says why. Ask the other members for their logs."
+            text = f"{name} is in the log of {listed(self._names(having))}, and the vote left it out. {why}"
+            return DropJudged(Verdict.LEFT_OUT, text, receipt.drop)
+        if receipt.time.timestamp() > committee.lists_at:
+            text = f"{name} came at {receipt.came}, when the time for contributions was over."
+            return DropJudged(Verdict.LATE, text, receipt.drop)
+        if len(self.logs) >= self._enough:
+            members = listed(self._names(self.logs.values()))
+            text = (
+                f"drop {receipt.drop} acknowledged {name} as number {place.position} at {receipt.came}, and it is not there in "
+                f"the logs of {members}. The receipt and these logs prove that the drop left it out."
+            )
+            return DropJudged(Verdict.MISSING, text, receipt.drop)
+        text = f"{name} is not counted. Give the files NAME.dropped of {self._enough} members or more to learn why."
+        return DropJudged(Verdict.UNKNOWN, text, receipt.drop)
+
+
+def _contradict(one: DropReceipt, other: DropReceipt) -> bool:
+    """Whether one drop signed both, and two things of one place of one study."""
+    same = (one.drop, one.session, one.place.position) == (other.drop, other.session, other.place.position)
+    return same and one.place != other.place

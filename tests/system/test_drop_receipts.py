@@ -1,0 +1,228 @@
+"""Whoever has a drop's receipt learns what became of the contribution; a drop that left it out is named, with proof."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.site_options import SiteOptions
+from quietmean.drop import DropBox
+from quietmean.drop.box import Dropped, WholeContribution
+from quietmean.node.net import Identity, Purpose
+from quietmean.protocols.committee.contribution import read_whole
+from quietmean.protocols.committee.lists import DropChain
+from quietmean.studies.agreement.contribution import DropLog, DropPlace, DropReceipt, session_of
+from quietmean.studies.agreement.signed import signed_in
+from quietmean.studies.outcome.dropped import DropFiles, Verdict
+from quietmean.studies.party import Observers, PartyContext, handing_in, member
+from quietmean.studies.party.by_file import CommitteeContributor
+from quietmean.studies.party.executions import Register
+from support.committee_study import CommitteeStudy
+from support.ports import reserved
+
+MEMBERS, CONTRIBUTORS = ("m1", "m2", "m3", "m4"), ("c1", "c2", "c3", "c4")
+DROP = Identity.generate()
+NOW = time.time()
+LATE = NOW + 7200.0
+
+
+@dataclass
+class Day:
+    """A study whose drop acknowledged all four, and showed the members a folder without c2."""
+
+    study: CommitteeStudy
+    receipts: dict[str, DropReceipt]
+    folder: Path
+
+    def file(self, name: str) -> Path:
+        path = self.folder / f"{name}.receipt"
+        path.write_bytes(self.receipts[name].signed.to_file())
+        return path
+
+    def told(self, capsys: pytest.CaptureFixture[str], receipt: Path, *more: Path, logs: int = 4) -> dict[str, object]:
+        """What ``quietmean result`` says of a receipt."""
+        files = [*sorted(self.folder.glob("m?.sums")), *sorted(self.folder.glob("m?.dropped"))[:logs], *more]
+        capsys.readouterr()
+        out = self.folder / "shown"
+        main(
+            ["result", str(self.study.path), *map(str, files), "--receipt", str(receipt), "--out", str(out), "--json", "--force"]
+        )
+        found: dict[str, object] = json.loads(capsys.readouterr().out)["drop"]
+        return found
+
+
+def put(study: CommitteeStudy, folder: Path, files: dict[str, bytes]) -> dict[str, DropReceipt]:
+    """The receipts of a drop that takes these files, one after the other."""
+    session = session_of(study.sealed, study.plan)
+    box = DropBox.open(folder, session)
+    receipts = {}
+    for name, raw in files.items():
+        header, excerpts = read_whole(session, raw)
+        (first,) = box.add([WholeContribution(header, excerpts)], NOW)
+        assert isinstance(first, Dropped)
+        place = DropPlace(first.digest.hex(), first.chain.position, first.chain.head.hex())
+        receipts[name] = DropReceipt.sign(DROP, session.session.hex(), header.contributor, place, NOW)
+    box.close()
+    # Opened again it goes on with the same chain.
+    again = DropBox.open(folder, session)
+    dealers = [read_whole(session, raw)[0].dealer for raw in files.values()]
+    found = [one.chain.position for one in map(again.first, dealers) if one is not None]
+    assert found == [*range(1, len(files) + 1)]
+    again.close()
+    return receipts
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
+    folder = tmp_path_factory.mktemp("day")
+    with reserved(4) as ports, pytest.MonkeyPatch.context() as patched:
+        for kind in ("DATA", "CONFIG"):
+            patched.setenv(f"XDG_{kind}_HOME", str(folder / kind.lower()))
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(MEMBERS, ports, strict=True)}
+        study = CommitteeStudy(folder, {"epsilon": 8.0}, {}, MEMBERS, CONTRIBUTORS, addresses)
+        # As if the time for contributions were over.
+        patched.setattr(member, "until_listed", at_once)
+        files = {}
+        for place, name in enumerate(CONTRIBUTORS):
+            register = Register(folder / f"register of {name}")
+            one = CommitteeContributor(study.sealed, study.plan, study.identities[name], study.keys[name], register)
+            encoded = study.sealed.study.workload.encode(np.array([[100.0 * place]]), step=study.plan.value_step)
+            files[name] = one.contribute(encoded).to_file()
+        receipts = put(study, folder / "kept", files)
+        put(study, folder / "shown-to-members", {name: raw for name, raw in files.items() if name != "c2"})
+
+        async def opening() -> None:
+            own = [
+                member.MemberFiles(
+                    PartyContext.load(study.path, None, study.key(name), Identity.load),
+                    study.plan,
+                    SiteOptions(store=folder / f"{name}.store"),
+                )
+                for name in MEMBERS
+            ]
+            shown = folder / "shown-to-members"
+            await asyncio.gather(*(member.open_with_others(one, shown, Observers(lambda event: None), None) for one in own))
+
+        asyncio.run(opening())
+        yield Day(study, receipts, folder)
+
+
+async def at_once(terms: object, say: object, *, once: bool) -> None:
+    """Nothing is waited for."""
+
+
+def verdict(told: dict[str, object]) -> tuple[str, bool]:
+    receipts = told["receipts"]
+    assert isinstance(receipts, list)
+    return receipts[-1]["verdict"], receipts[-1]["proof"]
+
+
+@pytest.mark.parametrize(
+    ("name", "logs", "expected"),
+    [
+        ("c1", 4, (Verdict.COUNTED, False)),
+        ("c4", 4, (Verdict.COUNTED, False)),
+        ("c2", 4, (Verdict.MISSING, True)),
+        ("c2", 2, (Verdict.MISSING, True)),
+        # One member may lie.
+        ("c2", 1, (Verdict.UNKNOWN, False)),
+        ("c2", 0, (Verdict.UNKNOWN, False)),
+    ],
+)
+def test_what_a_receipt_turns_out_to_be_of(
+    day: Day, name: str, logs: int, expected: tuple[Verdict, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = day.told(capsys, day.file(name), logs=logs)
+    assert verdict(told) == expected
+    sentence = told["receipts"][-1]["sentence"]  # type: ignore[index]
+    assert (DROP.public_key in sentence) is (expected[0] is Verdict.MISSING)
+    if logs:
+        session = session_of(day.study.sealed, day.study.plan)
+        digests = [bytes.fromhex(day.receipts[one].digest) for one in ("c1", "c3", "c4")]
+        assert (told["position"], told["head"]) == (3, DropChain.of(session, digests).head.hex())
+
+
+def test_two_contents_of_one_place_prove_it_too(day: Day, capsys: pytest.CaptureFixture[str]) -> None:
+    place = replace_place(day.receipts["c1"].place, digest="ab" * 32)
+    other = DropReceipt.sign(DROP, day.study.sealed.digest, day.receipts["c3"].contributor, place, NOW)
+    path = day.folder / "other.receipt"
+    path.write_bytes(other.signed.to_file())
+    assert verdict(day.told(capsys, day.file("c1"), path)) == (Verdict.FORKED, True)
+    # Another drop may have something else there.
+    stranger = DropReceipt.sign(Identity.generate(), day.study.sealed.digest, other.contributor, place, NOW)
+    path.write_bytes(stranger.signed.to_file())
+    assert verdict(day.told(capsys, day.file("c1"), path)) == (Verdict.COUNTED, False)
+
+
+def replace_place(place: DropPlace, **fields: object) -> DropPlace:
+    return DropPlace(**{"digest": place.digest, "position": place.position, "head": place.head, **fields})  # type: ignore[arg-type]
+
+
+def test_left_out_too_late_and_of_another_study(day: Day) -> None:
+    session = session_of(day.study.sealed, day.study.plan)
+    files, one = DropFiles(day.study.sealed), day.receipts["c2"]
+    digests = b"".join(bytes.fromhex(day.receipts[name].digest) for name in CONTRIBUTORS)
+    log = DropLog.sign(day.study.identities["m1"], session, digests, {one.contributor: "its shares do not fit together"})
+    assert files.take(log.to_file(), session)
+    assert files.take(one.signed.to_file(), session)
+    (judged,) = files.judged([])
+    assert judged.verdict is Verdict.LEFT_OUT
+    assert "in the log of m1" in judged.sentence
+    assert "its shares do not fit together" in judged.sentence
+    late = DropReceipt.sign(DROP, one.session, one.contributor, replace_place(one.place, position=9), LATE)
+    assert files.take(late.signed.to_file(), session)
+    assert files.judged([])[1].verdict is Verdict.LATE
+    assert files.take(DropReceipt.sign(DROP, "ab" * 32, one.contributor, one.place, NOW).signed.to_file(), session)
+    with pytest.raises(InputError, match="of another study"):
+        files.judged([])
+
+
+@pytest.mark.parametrize("who", ["m1", "c1"])
+@pytest.mark.parametrize("change", ["digest", "head", "cut", "session", "none"])
+def test_a_log_that_its_member_did_not_sign_so_is_refused(day: Day, who: str, change: str) -> None:
+    session = session_of(day.study.sealed, day.study.plan)
+    signed = DropLog.sign(day.study.identities[who], session, bytes(range(96)), {})
+    body = json.loads(signed.body)
+    if change == "digest":
+        body["digests"] = body["digests"][:-8] + "AAAAAAAA"
+    elif change == "head":
+        body["head"] = "0" * 64
+    elif change == "cut":
+        body["digests"] = body["digests"][:-4]
+    elif change == "session":
+        body["session"] = "ab" * 32
+    again = type(signed).sign(Purpose.COMMITTEE_LOG, body, day.study.identities[who])
+    forged = replace(signed, body=again.body)
+    right = change == "none" and who == "m1"
+    for one in (again, forged):
+        if right:
+            assert DropLog.verified(one, session).digests[0] == bytes(range(32)).hex()
+        else:
+            with pytest.raises(InputError):
+                DropLog.verified(signed_in(Purpose.COMMITTEE_LOG, one.to_file()), session)
+
+
+def test_a_receipt_of_after_the_time_is_not_taken(day: Day, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A drop that dates it so could say later that it came too late."""
+    one = day.receipts["c1"]
+    late = DropReceipt.sign(DROP, one.session, one.contributor, one.place, LATE)
+    monkeypatch.setattr(handing_in, "send_to_drop", lambda *given: late)
+
+    class Handed:
+        digest = one.digest
+
+        def to_file(self) -> bytes:
+            return b""
+
+    with pytest.raises(ProtocolFailure, match="after the time for contributions"):
+        handing_in.hand_over("http://127.0.0.1:1", day.study.sealed, one.contributor, Handed(), tmp_path / "c1")  # type: ignore[arg-type]
+    assert not (tmp_path / "c1.receipt").exists()
