@@ -26,8 +26,10 @@ from quietmean import FrameOfPersons
 from quietmean.core.errors import ProtocolFailure, StorageError
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
+from quietmean.node.net import Purpose
 from quietmean.protocols.committee.result import check_result, read_result
-from quietmean.studies.agreement.contribution import DropReceipt, session_of
+from quietmean.studies.agreement.contribution import DropLog, DropReceipt, session_of
+from quietmean.studies.agreement.signed import signed_in
 from quietmean.studies.outcome.feasible import feasible_sealed
 from support.chaos_faults import ROUND, START, Fault
 from support.injected import Faults, Rule
@@ -350,6 +352,11 @@ class Chaos:
         session = session_of(sealed, feasible_sealed(sealed).plan)
         receipts = {path.name: DropReceipt.of_file(path.read_bytes()) for path in self.folder.glob("box/*.receipt")}
         wrong = [f"{name} ended well without a receipt" for name in NAMES if f"{name}.contribution.receipt" not in receipts]
+        for path in self.folder.glob("*.dropped"):
+            log = DropLog.verified(signed_in(Purpose.COMMITTEE_LOG, path.read_bytes()), session)
+            wrong += [
+                f"{name} is not where its receipt says in {path.name}" for name, one in receipts.items() if not log.has(one.place)
+            ]
         for sums in self.folder.glob("*.sums"):
             counted = {digest.hex() for digest, _, _ in check_result(session, read_result(session, sums.read_bytes())).counted}
             wrong += [f"{name} is not counted in {sums.name}" for name, one in receipts.items() if one.digest not in counted]
