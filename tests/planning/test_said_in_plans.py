@@ -247,7 +247,7 @@ def test_a_statistic_alone_reads_what_it_reads_of_the_whole_vector(count: dict[s
         changed = mean.copy()
         for feature in others:
             changed[places[feature]] += 1.0
-        np.testing.assert_allclose(part.read @ changed, part.read @ mean, atol=1e-10)
+        np.testing.assert_allclose(part.read.times(changed), part.read.times(mean), atol=1e-10)
     assert apart
     # The table of both knows how many are of each sex, as well as what asks for that alone.
     assert tied

@@ -37,6 +37,7 @@ TYPED = {
     "result": "result other.receipt.json",
     "simulate": "simulate other.plan --runs 20",
     "study new": 'study new "mean(age in 0..100)" --name ages --protocol local-dp --out {new}.toml',
+    "study mock": "study mock study.toml --rows 5 --out {new}.csv",
     "study invite": "study invite by-file.toml --key convener.key --out {new}.invitation",
     "study vouchers": "study vouchers vouched.invitation --key ada.key --out {new}",
     "study seal": "study seal by-file.invitation south.entry west.entry --key convener.key --out {new}.sealed",

@@ -18,6 +18,8 @@ from quietmean.core.arrays import Array, Ints
 _ENTRIES = 1 << 20
 # A rank above this part of the rows is kept as one block.
 _LOW = 4
+# What is left of this part of a number when another is taken from it is rounding.
+_CANCELLED = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,10 @@ class LinearMap:
             _, own, block = self.blocks[index]
             spread = np.zeros((*weights.shape[:-1], block.shape[0]))
             spread[..., within] = weights[..., here]
-            sums[..., at[own]] += block.combined(spread)
+            free = block.combined(spread)
+            both = sums[..., at[own]] + free
+            # What equalities determine has no noise: the rest of a difference of two equal numbers is rounding.
+            sums[..., at[own]] = np.where(np.abs(both) > _CANCELLED * np.abs(free), both, 0.0)
         return sums, columns
 
     def combined(self, weights: Array, places: Ints | None = None) -> Array:
