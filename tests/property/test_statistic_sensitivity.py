@@ -95,6 +95,8 @@ MENU = [
     "rates(smoker, days, by=sex, cluster=race)",
     "mean(bmi, weight=age)",
     "sum(glu, weight=days)",
+    "mean(bmi, weight=age, strata=race)",
+    "proportion(race, weight=age, psu=sex, where=smoker)",
     "proportion(race, weight=age)",
     "count(age, weight=days)",
     "crosstab(race, sex, weight=age, where=smoker)",

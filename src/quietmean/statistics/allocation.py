@@ -144,8 +144,8 @@ def _gains(workload: Workload, weights: Array) -> Array:
         shares[workload.whole(feature)] += share
     parts = np.split(noise, ends[:-1])
     gain = {feature: float(part.sum()) / shares[feature] for feature, part in zip(workload.scales, parts, strict=True)}
-    features = [dict.fromkeys(workload.with_columns(statistic).features) for statistic in workload.statistics]
-    return np.array([sum(gain[workload.whole(feature)] for feature in own) / len(own) for own in features])
+    asked = [workload.with_columns(statistic).parts for statistic in workload.statistics]
+    return np.array([sum(gain[workload.whole(feature)] * part for feature, part in own.items()) for own in asked])
 
 
 def _noise_by_coordinate(workload: Workload, statistic: Statistic) -> Array:

@@ -196,9 +196,9 @@ class DeclaredStatistic:
     def features(self) -> tuple[Feature, ...]:
         """What has to be released. Raises :class:`InputError` as :meth:`Statistic.features` does, and for a condition that is
         none of these columns."""
-        features = self._asked
+        features, beside = self._asked, self._beside
         if self.condition is None:
-            return features
+            return (*features, *beside)
         self.condition.require_of(self.columns)
         for feature in features:
             if feature.complete is None:
@@ -206,7 +206,17 @@ class DeclaredStatistic:
                     f"{self.statistic.text} cannot tell records in which nothing is present from others. Leave where out."
                 )
         within = tuple(self._within(feature) for feature in features)
-        return (*within, self._inside) if self.statistic.counts_records else within
+        return (*within, self._inside) if self.statistic.counts_records else (*within, *beside)
+
+    @property
+    def parts(self) -> dict[Feature, float]:
+        """The features and which part of the statistic's share each has: alike, unless the statistic says so."""
+        features = self.features
+        stated = self.statistic.parts if isinstance(self.statistic, Weighable) else ()
+        if stated:
+            return dict(zip(features, stated, strict=True))
+        distinct = dict.fromkeys(features)
+        return dict.fromkeys(distinct, 1 / len(distinct))
 
     @property
     def _asked(self) -> tuple[Feature, ...]:
@@ -215,6 +225,11 @@ class DeclaredStatistic:
         if weight is None or not isinstance(self.statistic, Weighable):
             return self.statistic.features(self.seen)
         return self.statistic.weighted_features(self.seen, weight)
+
+    @property
+    def _beside(self) -> tuple[Feature, ...]:
+        """What the statistic reads of all records."""
+        return self.statistic.beside(self.seen) if isinstance(self.statistic, Weighable) else ()
 
     @property
     def readings(self) -> tuple[TermReading, ...]:
@@ -274,9 +289,11 @@ class DeclaredStatistic:
             return released
         features = self._asked
         places = {feature: released.places[self._within(feature)] for feature in features}
+        beside = {feature: released.places[feature] for feature in self._beside}
         if self._place_of_inside(released.places) is not None:
-            return self._of_inside(released, places)
-        return replace(released, places=places, whole=None, counted=False)
+            inside = self._of_inside(released, places)
+            return replace(inside, places={**inside.places, **beside})
+        return replace(released, places=places | beside, whole=None, counted=False)
 
     def _outside(self, released: Released) -> tuple[float, float]:
         """How many records are outside, and the standard deviation of the noise in that; NaN where nothing tells."""

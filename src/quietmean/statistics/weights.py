@@ -3,14 +3,19 @@
 Record i stands for w_i units, up to the public cap. A total is the sum of w y (Horvitz and Thompson), a mean or a part the ratio
 of two of them. Variances of sampling are those of drawing with replacement, linearised: n / (n - 1) times the sum of squares of z
 about their mean, z = w y of a total and z = w (y - ratio) / (sum of w) of a ratio, as in R's ``survey``. With the public size N
-of the population they are multiplied by 1 - n / N. The unit is the record, or the person; a weight decides nothing for others.
+of the population they are multiplied by 1 - n / N. With strata they are those within each, added up; with clusters (primary
+sampling units, psu) what varies are the sums of z over each: m / (m - 1) times their squares about the mean.
+
+The unit is the record, or the person; a weight decides nothing for others.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,19 +23,25 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
+from quietmean.core.lazy import linalg
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.delta_method import NOTHING_PRESENT, smooth, spread
 from quietmean.statistics.estimate import Estimate, Flag, few, least_count, satterthwaite
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import CellIndicators, ColumnBlock
+from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.features.presence import AnyPresent
 from quietmean.statistics.features.weighted import Weighted
+from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.influence_bounds import TermReading
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 _METHOD = "weighted by design, with replacement; linearised variance with the noise"
+# Parts of the budget of what an estimate reads, of what its variance does, and of the sizes of strata.
+_PARTS_OF_STRATA, _PARTS_OF_CLUSTERS = (0.75, 0.15, 0.1), (0.4, 0.6)
+# Of half a record: parts of the cap may be small.
+_SMALL = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -38,15 +49,18 @@ class Weighable(Statistic, ABC):
     """A statistic whose records may count with a weight: what it reads is a total or a ratio of two."""
 
     weight: str | None = parameter(None, help="the column of survey weights, in 0..CAP: how many units each record counts as")
-    population: float | None = parameter(
-        None, help="how many units the population has, a public number", above=0, remedy="choose a number > 0"
+    strata: str | None = parameter(None, help="the column whose levels are the strata that records were drawn from")
+    psu: str | None = parameter(None, help="the column whose levels are the clusters that were drawn, such as sites")
+    population: tuple[float, ...] | None = numbers_field(
+        None, "the public numbers of units to draw from: of all, of each stratum, or of clusters", "population"
     )
 
     def weight_column(self, columns: Columns) -> Column | None:
         """The column of weights; None where all records count alike. Raises :class:`InputError` for one that is none."""
+        design = {"strata": self.strata, "psu": self.psu, "population": self.population}
         if self.weight is None:
-            if self.population is not None:
-                raise InputError(f"{self.text} has a population and no weight. Name the column of weights, as in weight=w.")
+            for name in (name for name, value in design.items() if value is not None):
+                raise InputError(f"{self.text} has a field {name} and no weight. Name the column of weights, as in weight=w.")
             return None
         if getattr(self, "cluster", None) is not None:
             raise InputError(f"{self.text}: weight and cluster do not go together yet. Leave one of them out.")
@@ -54,37 +68,79 @@ class Weighable(Statistic, ABC):
         column = columns.number(self.weight)
         if column.low != 0:
             raise InputError(f"column {column.name!r} is a weight, but its lower bound is {column.low:g}. Declare it from 0 on.")
+        self._require_design(columns)
         return column
 
+    def _require_design(self, columns: Columns) -> None:
+        if self.strata is not None and self.psu is not None:
+            raise InputError(f"{self.text}: strata and psu do not go together yet. Leave one of them out.")
+        named = self.strata or self.psu
+        if named is not None and named in (getattr(self, name, None) for name in self.by_place):
+            raise InputError(f"{self.text} has the column {named!r} twice. Name another one for the design.")
+        count = 1 if self.strata is None else len(columns.category(self.strata).categories)
+        if self.population is not None and (len(self.population) != count or min(self.population) <= 0):
+            many = f"{count} numbers > 0, one for each stratum" if count > 1 else "one number > 0"
+            raise InputError(f"{self.text} has a population that does not fit. Give {many}.")
+
+    def _groups(self, columns: Columns) -> Column | None:
+        """The strata or the clusters."""
+        named = self.strata or self.psu
+        return None if named is None else columns.category(named)
+
     def weighted_features(self, columns: Columns, weight: Column) -> tuple[Feature, ...]:
-        """What is released instead of the features. Raises :class:`InputError` where no term can be read."""
-        if not self.weighted_readings(columns, weight):
+        """What is released instead of the features: what the estimate reads, and with a design what its variance does.
+
+        Raises :class:`InputError` where no term can be read.
+        """
+        scores = self._scores(columns, weight)
+        if not scores:
             raise InputError(f"{self.text} asks for what has no value, which weights do not tell. Leave the weight out.")
-        return tuple(Weighted(feature, weight) for feature in self.features(columns))
+        return tuple(dict.fromkeys((scores[0].feature, scores[0].divided)))
+
+    def beside(self, columns: Columns) -> tuple[Feature, ...]:
+        """What is known of all records, whatever its condition: how many there are in each stratum."""
+        return () if self.strata is None else (CellIndicators((Axis(columns.category(self.strata)),)),)
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """Which parts of its share these features have; none where there is one alone."""
+        return _PARTS_OF_STRATA if self.strata is not None else _PARTS_OF_CLUSTERS if self.psu is not None else ()
 
     def weighted_readings(self, columns: Columns, weight: Column) -> tuple[TermReading, ...]:
         """How terms are read from quantities of weighted records: all but those of records in which something is missing."""
         found = []
-        for reading in self.readings(columns):
-            feature = Weighted(reading.feature, weight)
-            if not _counts_nothing(reading):
-                top = feature.of_parts(reading.top) * (weight.high if reading.adds_up else 1.0)
-                bottom = None if reading.bottom is None else feature.of_parts(reading.bottom)
-                found.append(replace(reading, feature=feature, top=top, bottom=bottom))
+        for score in self._scores(columns, weight):
+            reading, feature = score.reading, score.feature
+            top = feature.of_parts(score.top) * (weight.high if reading.adds_up else 1.0)
+            bottom = None if reading.bottom is None else feature.of_parts(score.bottom)
+            found.append(replace(reading, feature=feature, top=top, bottom=bottom))
         return tuple(found)
+
+    def _scores(self, columns: Columns, weight: Column) -> list[_Score]:
+        groups = self._groups(columns)
+        return [
+            _Score(reading, _plain(reading.feature), weight, groups, squares=self.psu is None)
+            for reading in self.readings(columns)
+            if not _counts_nothing(reading)
+        ]
 
     def decode_weighted(self, released: Released, columns: Columns, weight: Column, records: float) -> Estimates:
         """The estimates of weighted records; ``records``: how many there are with those that a condition leaves out, NaN where
         that is not known."""
         rows: list[Estimate] = []
         flags: list[Flag] = []
-        for reading in self.weighted_readings(columns, weight):
-            part = 1.0 if self.population is None else max(1 - records / self.population, 0.0)
-            score = _Scores.of(released, reading, records, 1.0 if math.isnan(part) else part)
-            row, own = score.total(weight) if reading.adds_up else score.ratio()
+        for score in self._scores(columns, weight):
+            design = _Design(released, score, self.beside(columns), self.psu is not None, records, self.population)
+            row, own = design.total() if score.reading.adds_up else design.ratio()
             rows.append(row)
             flags += own
         return Estimates.of(rows, flags=flags, method=_METHOD)
+
+
+def _plain(feature: Feature) -> Feature:
+    """A feature that can be divided by groups, with the same first quantities."""
+    single = isinstance(feature, AnyPresent) and len(feature.declared) == 1 and feature.declared[0].numeric
+    return ColumnBlock(feature.declared[0]) if isinstance(feature, AnyPresent) and single else feature
 
 
 def _counts_nothing(reading: TermReading) -> bool:
@@ -93,109 +149,194 @@ def _counts_nothing(reading: TermReading) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Scores:
-    """What one term is read from: with u = w / cap the means of u t, u b, u^2 t^2, u^2 t b and u^2 b^2, where t is what a record
-    adds on top and b below, or 0 where nothing is; and the covariance of their noise, (5, 5)."""
+class _Score:
+    """What a record adds to a term, t on top and b below, as sums of the quantities of its ``own`` feature."""
+
+    reading: TermReading
+    own: Feature
+    weight: Column
+    design: Column | None
+    squares: bool
+
+    @property
+    def feature(self) -> Weighted:
+        """What the estimate reads."""
+        return Weighted(self.own, self.weight, squares=self.squares, needs=self.design)
+
+    @property
+    def divided(self) -> Weighted:
+        """What the variance reads: by strata or clusters, where there are any."""
+        if self.design is None:
+            return self.feature
+        if isinstance(self.own, CellIndicators):
+            inner: Feature = CellIndicators((Axis(self.design), *self.own.axes))
+        elif isinstance(self.own, ColumnBlock):
+            inner = replace(self.own, by=self.design)
+        else:
+            raise InputError("a condition on several columns has no strata and no psu. Leave them out.")
+        return Weighted(inner, self.weight, squares=self.squares, needs=self.design)
+
+    @property
+    def groups(self) -> int:
+        return 1 if self.design is None else len(self.design.categories)
+
+    def _padded(self, weights: Array | None) -> Array:
+        own = np.zeros(self.own.size)
+        own[: 0 if weights is None else len(weights)] = 0.0 if weights is None else weights
+        return own
+
+    @property
+    def top(self) -> Array:
+        return self._padded(self.reading.top)
+
+    @property
+    def bottom(self) -> Array:
+        return self._padded(self.reading.bottom)
+
+    @property
+    def read(self) -> tuple[Array, Array]:
+        """Weights of the quantities of ``feature`` in the means of u t and u b, and if there are squares in those of u^2 t^2,
+        u^2 t b and u^2 b^2, (sums, size); and of those of ``divided`` in the same of each group, kind after kind."""
+        divided, top, bottom = self.divided, self.top, self.bottom
+
+        def in_groups(weights: Array) -> Array:
+            rows = np.zeros((self.groups, divided.inner.size))
+            for group in range(self.groups):
+                rows[group, group * len(weights) : (group + 1) * len(weights)] = weights
+            return rows
+
+        every = [self.feature.of_parts(weights) for weights in (top, bottom)]
+        rows = [divided.of_parts(in_groups(weights)) for weights in (top, bottom)]
+        if self.squares:
+            products = [_product(self.own, *pair) for pair in ((top, top), (top, bottom), (bottom, bottom))]
+            every += [self.feature.of_squares(product) for product in products]
+            rows += [divided.of_squares(in_groups(product)) for product in products]
+        return np.array(every), np.vstack(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """A term with its design: ``sizes``, the table of strata, or none; ``clustered``: are groups the clusters that were drawn?"""
 
     released: Released
-    reading: TermReading
+    score: _Score
+    sizes: tuple[Feature, ...]
+    clustered: bool
     records: float
-    unsampled: float
-    sums: Array
-    noise: Array
+    population: tuple[float, ...] | None
 
-    @classmethod
-    def of(cls, released: Released, reading: TermReading, records: float, unsampled: float) -> _Scores:
-        feature = reading.feature
-        assert isinstance(feature, Weighted)  # noqa: S101
-        size = feature.inner.size
-        factor = feature.weight.high if reading.adds_up else 1.0
-        top = reading.top[:size] / factor
-        bottom = np.zeros(size) if reading.bottom is None else reading.bottom[:size]
-        products = [_product(feature.inner, *pair) for pair in ((top, top), (top, bottom), (bottom, bottom))]
-        read = np.array([*map(feature.of_parts, (top, bottom)), *map(feature.of_squares, products)])
-        quantities, noise = released.mean(feature), released.covariance(feature)
-        return cls(released, reading, records, unsampled, read @ quantities, read @ noise @ read.T)
+    @cached_property
+    def _known(self) -> tuple[Array, Array]:
+        """The sums by which :attr:`_Score.read` says, then parts of records in strata; and the covariance of their noise."""
+        features = [self.score.feature, self.score.divided, *self.sizes]
+        reads = [*self.score.read, *(np.eye(self._groups, feature.size) for feature in self.sizes)]
+        places = np.concatenate([self.released.places[feature] for feature in features])
+        rows: Array = np.asarray(linalg.block_diag(*reads), dtype=np.float64)
+        return rows @ self.released.quantities[places], rows @ self.released.covariance_at(places, places) @ rows.T
 
     @property
-    def _unbiased(self) -> float:
-        return self.records / (self.records - 1) if self.records > 1 else 1.0
+    def _groups(self) -> int:
+        return self.score.groups
 
-    def total(self, weight: Column) -> tuple[Estimate, list[Flag]]:
+    @property
+    def _drawn(self) -> Array:
+        """How many records, or clusters, were drawn in each stratum; NaN where that is not known."""
+        if self.clustered:
+            return np.array([float(self._groups)])
+        if not self.sizes:
+            return np.array([self.records])
+        sums, noise = self._known
+        drawn, errors = (values[-self._groups :] * self.released.weight for values in (sums, np.sqrt(np.diag(noise))))
+        known = drawn > np.maximum(least_count(LEAST_PRESENT, 1.0) * errors, 1.0)
+        return np.where(known, drawn, math.nan)
+
+    def _variance(self, ratio: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """The variance of sampling as a function of the sums, (points, sums)."""
+        groups, number, cap = self._groups, self.released.weight, self.score.weight.high
+        drawn = self._drawn
+        known, unsampled = ~np.isnan(drawn), np.ones(len(drawn))
+        if self.population is not None:
+            unsampled = np.maximum(1 - np.where(known, drawn, 0.0) / np.array(self.population), 0.0)
+
+        usual, kinds = float(unsampled.mean()), len(self.score.read[0])
+
+        def linearised(sums: NDArray[Any]) -> NDArray[Any]:
+            every, by_kind = sums[:, :kinds], sums[:, kinds:].reshape(len(sums), -1, groups)
+            top, bottom, *squares = (by_kind[:, kind] for kind in range(by_kind.shape[1]))
+            size: Any = number * cap**2
+            if ratio:
+                value, below = every[:, :1] / every[:, 1:2], every[:, 1:2]
+                each, size = (top - value * bottom) / below, 1 / below**2 / number
+            else:
+                value, each = 0.0 * every[:, :1], number * cap * top
+            if self.clustered:
+                apart = each - each.mean(axis=1, keepdims=True)
+                return np.asarray((apart**2).sum(axis=1) * unsampled[0] * groups / (groups - 1))[:, None]
+            own = (squares[0] - 2 * value * squares[1] + value**2 * squares[2]) * size
+            whole = (every[:, 2:3] - 2 * value * every[:, 3:4] + value**2 * every[:, 4:5]) * size
+            count = squares[3] * number if self.sizes else np.where(known, drawn, 2.0)[None]
+            within = np.where(known, count, 2.0)
+            # Where nothing tells how many there are, all that they add varies. The squares of all together have less noise than
+            # those of each: of these as little is taken as strata differ.
+            factors = np.where(known, within / (within - 1), 1.0) * unsampled
+            apart = (factors - usual) * own - np.where(known, factors * each**2 / within, 0.0)
+            return np.asarray(usual * whole[:, 0] + apart.sum(axis=1))[:, None]
+
+        return linearised
+
+    def _sampling(self, ratio: bool, noise: float, degrees: float) -> tuple[float, float]:
+        """The variance of sampling, and the degrees of freedom of its sum with the noise."""
+        found = smooth(self._variance(ratio), *self._known)
+        sampling = max(float(found.values[0]), 0.0)
+        uncertain = sampling**2 / max(degrees, 1.0) + float(found.noise[0]) / 2
+        return sampling, satterthwaite(noise + sampling, uncertain)
+
+    def total(self) -> tuple[Estimate, list[Flag]]:
         """The sum of w t over the records."""
-        known, number = not math.isnan(self.records), self.released.weight
-        factor = number * weight.high
-        # Where the number of records is as random as they are, nothing is known of their mean.
-        centred = number / self.records if known else 0.0
-
-        def variance(sums: NDArray[Any]) -> NDArray[Any]:
-            squares: NDArray[Any] = number * weight.high**2 * self._unbiased * (sums[:, 2] - centred * sums[:, 0] ** 2)
-            return squares[:, None]
-
-        noise, degrees = factor**2 * float(self.noise[0, 0]), self.records - 1 if known else math.inf
-        sampling, degrees = self._sampling(variance, noise, degrees)
-        ends = self._ends(factor)
-        value = factor * float(self.sums[0])
-        row = Estimate.normal(self.reading.term, value, noise, sampling, ends, degrees)
-        counts = not isinstance(self._inner, ColumnBlock)
-        name = self.reading.term or "the number"
-        return row, few(name, value, math.sqrt(noise), row.of_population[1], (row.term,)) if counts and noise > 0 else []
+        sums, noise = self._known
+        factor = self.released.weight * self.score.weight.high
+        value, own = factor * float(sums[0]), factor**2 * max(float(noise[0, 0]), 0.0)
+        degrees = self._groups - 1 if self.clustered else self.records - self._groups
+        sampling, degrees = self._sampling(False, own, math.inf if math.isnan(degrees) else degrees)
+        counts = not isinstance(self.score.reading.feature, ColumnBlock)
+        term = self.score.reading.term
+        row = Estimate.normal(term, value, own, sampling, self._ends(factor), degrees)
+        flagged = counts and own > 0
+        return row, few(term or "the number", value, math.sqrt(own), row.of_population[1], (term,)) if flagged else []
 
     def _ends(self, factor: float) -> tuple[float, float]:
-        inner = self._inner
-        if isinstance(inner, ColumnBlock):
-            return min(inner.column.low, 0.0) * factor, max(inner.column.high, 0.0) * factor
+        feature = self.score.reading.feature
+        if isinstance(feature, ColumnBlock):
+            return min(feature.column.low, 0.0) * factor, max(feature.column.high, 0.0) * factor
         return 0.0, factor
-
-    @property
-    def _inner(self) -> Feature:
-        assert isinstance(self.reading.feature, Weighted)  # noqa: S101
-        return self.reading.feature.inner
 
     def ratio(self) -> tuple[Estimate, list[Flag]]:
         """The sum of w t over that of w b."""
-        term, ends, number = self.reading.term, self.reading.ends, self.released.weight
-        top, bottom, square = self.sums[0], self.sums[1], float(self.sums[4])
-        if bottom * number <= least_count(LEAST_PRESENT, math.sqrt(max(self.noise[1, 1], 0.0)) * number, self._least):
+        sums, noise = self._known
+        term, ends, number = self.score.reading.term, self.score.reading.ends, self.released.weight
+        below, error = float(sums[1]), math.sqrt(max(float(noise[1, 1]), 0.0))
+        # The least sum of parts of the cap that is more than rounding is small where the cap is far above most weights.
+        if below * number <= least_count(LEAST_PRESENT, error * number, self.released.least * _SMALL):
             return Estimate.unknown(term, ends), [replace(NOTHING_PRESENT, terms=(term,))]
-        value = float(top / bottom)
-        gradient = np.array([1.0, -value, 0.0, 0.0, 0.0]) / bottom
-        noise = spread(gradient, self.noise)
-
-        def variance(sums: NDArray[Any]) -> NDArray[Any]:
-            ratio = sums[:, 0] / sums[:, 1]
-            squares: NDArray[Any] = sums[:, 2] - 2 * ratio * sums[:, 3] + ratio**2 * sums[:, 4]
-            return np.asarray(self._unbiased * squares / sums[:, 1] ** 2 / number)[:, None]
-
+        value = float(sums[0]) / below
+        own = spread(np.array([1.0, -value]) / below, noise[:2, :2])
         # As many records of equal weights would say as much (Kish).
-        effective = max(number * float(bottom) ** 2 / square, 1.0) if square > 0 else 1.0
-        sampling, degrees = self._sampling(variance, noise, effective - 1)
-        if isinstance(self._inner, ColumnBlock):
-            return Estimate.normal(term, value, noise, sampling, ends, degrees), []
+        square = 0.0 if self.clustered else float(sums[4])
+        effective = max(number * below**2 / square, 1.0) if square > 0 else 1.0
+        sampling, degrees = self._sampling(True, own, self._groups - 1 if self.clustered else effective - self._groups)
+        if self.clustered or isinstance(self.score.reading.feature, ColumnBlock):
+            return Estimate.normal(term, value, own, sampling, ends, degrees), []
         inside = value * (1 - value)
-        records = inside / sampling if inside > 0 and sampling > 0 else effective
-        estimate = Estimate.proportion(term, value, noise, records)
-        return estimate, few(term or "the part", value, math.sqrt(noise), estimate.of_population[1], (term,)) if noise > 0 else []
-
-    @property
-    def _least(self) -> float:
-        """The least sum of parts of the cap that is more than rounding: small where the cap is far above most weights."""
-        return self.released.least * 1e-6
-
-    def _sampling(self, variance: Any, noise: float, degrees: float) -> tuple[float, float]:
-        """The variance of sampling, and the degrees of freedom of its sum with the noise."""
-        found = smooth(variance, self.sums, self.noise)
-        sampling = max(float(found.values[0]), 0.0) * self.unsampled
-        uncertain = sampling**2 / max(degrees, 1.0) + float(found.noise[0]) * self.unsampled**2 / 2
-        return sampling, satterthwaite(noise + sampling, uncertain)
+        estimate = Estimate.proportion(term, value, own, inside / sampling if inside > 0 and sampling > 0 else effective)
+        upper = estimate.of_population[1]
+        return estimate, few(term or "the part", value, math.sqrt(own), upper, (term,)) if own > 0 else []
 
 
 def _product(feature: Feature, first: Array, other: Array) -> Array:
     """Weights of the quantities in the product of two weighted sums of a record's, (size,) each."""
-    if isinstance(feature, CellIndicators | AnyPresent):
+    if not isinstance(feature, ColumnBlock):
         # A record is in one cell.
         return first * other
-    assert isinstance(feature, ColumnBlock)  # noqa: S101
     product = np.zeros(feature.size)
     product[:3] = first[0] * other[0], first[0] * other[1] + first[1] * other[0], first[1] * other[1]
     return product

@@ -154,9 +154,9 @@ class Workload:
             with asked_in(statistic):
                 declared = self.with_columns(statistic)
                 share = self.allocated[place] if self.allocated else declared.total_share
-                features = dict.fromkeys(declared.features)
-            for feature in features:
-                shares[feature] = shares.get(feature, 0.0) + share / len(features)
+                parts = declared.parts
+            for feature, part in parts.items():
+                shares[feature] = shares.get(feature, 0.0) + share * part
         return shares
 
     @cached_property

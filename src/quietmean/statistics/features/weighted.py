@@ -25,20 +25,24 @@ _FACTORS = (math.sqrt(1 - _OF_SQUARES**2), _OF_SQUARES)
 
 @dataclass(frozen=True)
 class PartOfCap(Indicator):
-    """The weight of a record over its cap, from 0 to 1; 0 where it has none."""
+    """The weight of a record over its cap, from 0 to 1; 0 where it has none, or no level of a column that it ``needs``."""
 
     weight: Column
+    needs: Column | None = None
 
     is_whole = False
 
     def encode(self, records: Records) -> Array:
         parts = records[presence_of(self.weight.name)] * records[self.weight.name] / self.weight.high
+        if self.needs is not None:
+            parts = parts * records[presence_of(self.needs.name)]
         return np.clip(parts, 0.0, 1.0)[:, None]
 
 
 @dataclass(frozen=True)
 class Weighted(Feature):
-    """A feature of which each record counts for the part u of its weight's cap; beside it the same with u^2.
+    """A feature of which each record counts for the part u of its weight's cap; with ``squares`` beside it the same with u^2.
+    ``needs``: as of :class:`PartOfCap`.
 
     Quantities: those of the feature with u, then with u^2. The squares of both factors add up to 1, so that the sensitivity is
     that of the feature, which two records with the cap as their weight reach.
@@ -46,10 +50,16 @@ class Weighted(Feature):
 
     inner: Feature
     weight: Column
+    squares: bool = True
+    needs: Column | None = None
+
+    @property
+    def _factors(self) -> tuple[float, ...]:
+        return _FACTORS if self.squares else (1.0,)
 
     @property
     def size(self) -> int:
-        return 2 * self.inner.size
+        return len(self._factors) * self.inner.size
 
     @property
     def sensitivity(self) -> float:
@@ -69,27 +79,27 @@ class Weighted(Feature):
 
     @property
     def domain(self) -> InputDomain:
-        return InputDomain.product([self.inner.domain.times(factor) for factor in _FACTORS])
+        return InputDomain.product([self.inner.domain.times(factor) for factor in self._factors])
 
     def encode(self, records: Records) -> Array:
-        part, own = PartOfCap(self.weight).encode(records), self.inner.encode(records)
+        part, own = PartOfCap(self.weight, self.needs).encode(records), self.inner.encode(records)
         nothing = self.inner.encode(_without_any(records))
-        halves = zip(_FACTORS, (part, part**2), strict=True)
+        halves = zip(self._factors, (part, part**2), strict=False)
         return np.hstack([factor * (power * own + (1 - power) * nothing) for factor, power in halves])
 
     def looks_at(self) -> tuple[Feature, ...]:
-        return (*self.inner.looks_at(), PartOfCap(self.weight))
+        return (*self.inner.looks_at(), PartOfCap(self.weight, self.needs))
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
-        halves = zip(np.hsplit(scaled, 2), _FACTORS, strict=True)
+        halves = zip(np.hsplit(scaled, len(self._factors)), self._factors, strict=True)
         return np.hstack([self.inner.to_grid(half, scale * factor, step) for half, factor in halves])
 
     def mixing(self, scale: float, step: float) -> float:
-        return max(self.inner.mixing(scale * factor, step) for factor in _FACTORS)
+        return max(self.inner.mixing(scale * factor, step) for factor in self._factors)
 
     def response(self, scale: float, step: float) -> Array:
         response, size = np.zeros((self.size, self.size)), self.inner.size
-        for place, factor in enumerate(_FACTORS):
+        for place, factor in enumerate(self._factors):
             half = slice(place * size, (place + 1) * size)
             response[half, half] = factor * self.inner.response(scale * factor, step)
         return response
@@ -99,7 +109,7 @@ class Weighted(Feature):
         return {event: self.of_parts(weights) for event, weights in self.inner.events().items() if event == TOTAL}
 
     def never_negative(self) -> Array:
-        return np.asarray(np.kron(np.eye(2), self.inner.never_negative()), dtype=np.float64)
+        return np.asarray(np.kron(np.eye(len(self._factors)), self.inner.never_negative()), dtype=np.float64)
 
     @property
     def complete(self) -> Array | None:
@@ -107,7 +117,7 @@ class Weighted(Feature):
 
     def of_parts(self, weights: Array) -> Array:
         """Weights of what counts with u, (..., size), from those of the feature's quantities."""
-        return np.concatenate([weights, np.zeros_like(weights)], axis=-1)
+        return np.concatenate([weights, np.zeros_like(weights)], axis=-1) if self.squares else weights
 
     def of_squares(self, weights: Array) -> Array:
         """Weights of what counts with u^2, (..., size), from those of the feature's quantities."""
