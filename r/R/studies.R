@@ -114,6 +114,28 @@ named_account <- function(data, account, new_account = NULL, no_ledger = FALSE, 
   account
 }
 
+#' Make up rows that are like the records of a study
+#'
+#' The study asked for a synthetic table. It costs no privacy: all follows from the receipt, and everybody gets the same rows.
+#' What they are good for is printed. A row may equal a real person's by chance.
+#'
+#' @param receipt The receipt of the study.
+#' @param rows How many rows; by default as many as there are records.
+#' @return A data frame.
+#' @examples
+#' \dontrun{
+#' qm_run(infert, "synthetic-table(age in 15..50, case in yes/no)", parties = 5, epsilon = 4, out = "first")
+#' qm_synthesize("first/receipt.json")
+#' }
+#' @export
+qm_synthesize <- function(receipt, rows = NULL) {
+  file <- tempfile("synthetic-", fileext = ".csv")
+  on.exit(unlink(file), add = TRUE)
+  made <- run_command(c("study", "synthesize", receipt, option_words(list(rows = rows, out = file))))
+  message(paste(unlist(made$about), collapse = "\n"))
+  utils::read.csv(file, na.strings = "", fileEncoding = "UTF-8", check.names = FALSE)
+}
+
 #' Make up a table of a study, to try programs on
 #'
 #' It costs no privacy, and everybody gets the same one. Columns are within their bounds and levels, some cells missing.

@@ -166,6 +166,7 @@ OF_RECORDS = (
     "histogram",
     "crosstab",
     "table-1",
+    "synthetic-table",
     "rates",
     "site-effects",
     "mcnemar",

@@ -105,6 +105,7 @@ EXAMPLES = with_every_kind(
         "trend(smoker, by=ended)",
         "trend(smoker, by=ended, scores=0 1 5)",
         "mantel-haenszel(sex, smoker, by=ended)",
+        "synthetic-table(age, smoker, ended, bins=3)",
         "spearman(age, weight, bins=5)",
         "kruskal-wallis(weight, by=ended, bins=8)",
         "meta-analysis(group-means(weight, by=sex), by=ended)",

@@ -104,6 +104,8 @@ MENU = [
     "crosstab(race, sex, where=days > 10 or not smoker)",
     "quantiles(glu, 0.5, bins=7, where=smoker)",
     "table-1(age, race, where=smoker)",
+    "synthetic-table(age, race, smoker, bins=3)",
+    "synthetic-table(race, smoker, sex, pairs=sex:race, where=age >= 50)",
 ]
 # Rows of a table have a share each.
 ROWS = {
@@ -111,6 +113,9 @@ ROWS = {
     "table-1(age, glu, by=race)": 3,
     "table-1(age, race, smoker)": 3,
     "table-1(age, race, where=smoker)": 3,
+    "synthetic-table(age, race, smoker, bins=3)": 6,
+    # With the condition, how many records it holds for.
+    "synthetic-table(race, smoker, sex, pairs=sex:race, where=age >= 50)": 5,
 }
 
 

@@ -80,3 +80,13 @@ test_that("a table is made up for questions, and a study reads it", {
   expect_error(qm_mock("mean(age in 15..50)", rows = 0), "rows is 0.*Give for example rows = 500", class = "quietmean_error")
   expect_error(qm_mock(), "Give ask = QUESTIONS, or study = FILE")
 })
+
+test_that("rows are made up that are like the records", {
+  skip_if_not(qm_available(), "the command quietmean is not here")
+  out <- tempfile("asked-")
+  suppressMessages(qm_run(infert, "synthetic-table(age in 15..50, case in yes/no)", parties = 5, epsilon = 20, out = out))
+  receipt <- file.path(out, "receipt.json")
+  expect_message(made <- qm_synthesize(receipt, rows = 50), "equal a real person")
+  expect_equal(dim(made), c(50, 2))
+  expect_identical(suppressMessages(qm_synthesize(receipt, rows = 50)), made)
+})

@@ -21,6 +21,7 @@ from quietmean.statistics.printed import TidyTerms, TidyTests
 from quietmean.studies.outcome.first_screen import below_answers, first_screen
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyRun
+from quietmean.studies.outcome.synthetic import SyntheticRows, synthetic_rows
 from quietmean.studies.outcome.tables import write_tables
 
 if TYPE_CHECKING:
@@ -123,6 +124,14 @@ class StudyResult(StudyRun, TableFile):
     def tests(self) -> TidyTests:
         """The tests of all statistics, one row each: print it, or take its frame or CSV file."""
         return TidyTests(self._tidy.documents)
+
+    def synthesize(self, rows: int | None = None) -> SyntheticRows:
+        """Make up rows that are like the records, of the tables of ``synthetic-table``, as ``quietmean study synthesize`` does.
+
+        Print it to see what it is good for; ``to_frame()`` has the rows. It costs no privacy. Raises :class:`InputError` where
+        the study asked for no such table, and for an impossible number of ``rows``.
+        """
+        return synthetic_rows(self._receipt, rows)
 
     def save_receipt(self, path: str | Path) -> None:
         """Write the public record, which ``quietmean verify receipt`` reads."""

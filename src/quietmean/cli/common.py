@@ -106,6 +106,7 @@ EXAMPLES = {
     "run": 'quietmean run patients.csv "mean(age in 0..110)" --parties 20',
     "study new": 'quietmean study new "mean(days in 0..60)" --name stay --epsilon 1 --out study.toml',
     "study mock": "quietmean study mock study.toml --rows 500 --out mock.csv",
+    "study synthesize": "quietmean study synthesize receipt.json --out synthetic.csv",
     "study invite": "quietmean study invite study.toml --key coordinator.key --out study.invitation",
     "accept": "quietmean accept study.invitation --key north.key --name north --out north.entry",
     "study seal": "quietmean study seal study.invitation north.entry south.entry --key coordinator.key --out study.sealed",

@@ -178,9 +178,12 @@ class LinearMap:
         """The products of rows with others, (places, others): the covariance of quantities under noise of size 1."""
         left, other_left = self.left[places], self.left[others]
         used, other_used = (np.flatnonzero(one.any(axis=0)) for one in (left, other_left))
-        left, other_left = left[:, used], other_left[:, other_used]
-        right, other_right = self.right[used], self.right[other_used]
-        gram: Array = left @ (right @ other_right.T) @ other_left.T
+        every = len(used) == len(other_used) == len(self.right)
+        right = other_right = self.right
+        if not every:
+            left, other_left = left[:, used], other_left[:, other_used]
+            right, other_right = self.right[used], self.right[other_used]
+        gram: Array = left @ (self._right_gram if every else right @ other_right.T) @ other_left.T
         gram += self._crossed(places, other_right) @ other_left.T
         gram += left @ self._crossed(others, right).T
         by_block = {index: (here, within) for index, here, within in self._parts(others)}
@@ -189,6 +192,10 @@ class LinearMap:
                 there, other_within = by_block[index]
                 gram[np.ix_(here, there)] += self.blocks[index][2].gram(within, other_within)
         return gram
+
+    @cached_property
+    def _right_gram(self) -> Array:
+        return np.asarray(self.right @ self.right.T)
 
     def _crossed(self, places: Ints, right: Array) -> Array:
         """What blocks alone make of rows (r, d), at these places: (places, r)."""

@@ -54,6 +54,7 @@ _OTHER_NAMES = {
     "icc": "intraclass intraclass-correlation",
     "trend": "cochran-armitage",
     "meta-analysis": "meta metan",
+    "synthetic-table": "synthetic synthesize synthesise synthpop synthetic-data",
     "pca": "prcomp princomp principal-components",
 }
 ALIASES = {alias: kind for kind, aliases in _OTHER_NAMES.items() for alias in aliases.split()}

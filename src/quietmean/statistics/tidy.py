@@ -20,7 +20,7 @@ _ROUNDING = 1e-9
 _NOTHING: Interval = (math.nan, math.nan)
 _TEXTS = ("name", "term", "flag", "since")
 # Statistics that count records, the one whose terms with a colon do, and the one whose groups are of an arm and a cause.
-_COUNTS, _CELLS, _CAUSES = ("count", "histogram"), "crosstab", "cumulative-incidence"
+_COUNTS, _CELLS, _CAUSES = ("count", "histogram", "synthetic-table"), "crosstab", "cumulative-incidence"
 
 # The columns of rows by their types. std.error and conf are of what the study is about, a population or these records, with the
 # noise in them, and those of the noise alone stand beside.

@@ -173,6 +173,20 @@ class Axis:
             return texts[0] if first == end else " to ".join(texts)
         return f"({a:g}, {b:g}]" if self.closed == "right" else f"[{a:g}, {b:g}{']' if last else ')'}"
 
+    def inside_bin(self, place: int, step: float) -> tuple[int, int]:
+        """The first and the last multiple of a step in the bin of this cell, as multiples; the first is the greater of none.
+
+        For a column of whole numbers and a step of 1 all that count there as themselves.
+        """
+        a, b = self.edges[place - 1], self.edges[place]
+        last = place == len(self.edges) - 1
+        first, end = math.ceil(a / step) - 1, math.floor(b / step) + 1
+        while first * step < a:
+            first += 1
+        while end * step > b or (end * step == b and not last):
+            end -= 1
+        return first, end
+
     def _whole_numbers(self, a: float, b: float, last: bool) -> tuple[int, int]:
         """The first and the last whole number of a bin."""
         if self.closed == "right":

@@ -20,6 +20,7 @@ from quietmean.core.readable import (
     AlwaysFact,
     bound_text,
     chained,
+    count_of,
     delta_shown,
     either_side,
     epsilon_shown,
@@ -46,6 +47,8 @@ from quietmean.studies.outcome.influence import StudyInfluence
 
 # So many answers have how far a lie moves them.
 _REACHED = 2
+# So many terms of one statistic have a line.
+_MOST_LINES = 60
 
 
 @dataclass(frozen=True)
@@ -355,9 +358,11 @@ def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         name, (terms, _) = str(document["name"]), together(terms_of(document))
         if not terms or terms[0].term:
             rows.append([f"  {name}"])
-        for term in terms:
+        for term in terms[:_MOST_LINES]:
             label = f"    {term.label}" if term.label else f"  {name}"
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
+        if more := terms[_MOST_LINES:]:
+            rows.append([f"    and {count_of(len(more), 'more term')}"])
         tests[len(rows)] = [*compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
     full = [row for row in rows if len(row) > 1]
     # Nothing tells of how many records some statistics are.

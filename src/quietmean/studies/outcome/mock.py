@@ -32,7 +32,7 @@ _DIGITS = 3
 _ROWS_OF_PERSONS = (1, 2, 1, 3)
 PERSON, DAY = "person", "visit_date"
 _FIRST_DAY = "2025-01-01"
-_MOST_ROWS = 1 << 20
+MOST_ROWS = 1 << 20
 # How the name of a file may end.
 ENDS = (".csv", ".parquet")
 NOTE = (
@@ -41,14 +41,14 @@ NOTE = (
 )
 
 
-class MockRows(Tabular):
-    """Rows that are made up for a study; of persons, with the columns that say whose a row is and of which day.
+class MadeUpRows(Tabular):
+    """Rows that are made up; of persons, with the columns that say whose a row is and of which day.
 
-    ``heads``: the columns of a file, which are those of the study that are no transforms.
+    ``heads``: the columns of a file. ``note``: what a Parquet file says of all rows, and of each column.
     """
 
-    def __init__(self, cells: dict[str, list[Any]]) -> None:
-        self.heads = tuple(cells)
+    def __init__(self, cells: dict[str, list[Any]], note: str) -> None:
+        self.heads, self.note = tuple(cells), note
         self._rows: Rows = [dict(zip(self.heads, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -61,8 +61,9 @@ class MockRows(Tabular):
     def parquet(self) -> bytes:
         """The rows as Parquet, with the note in its metadata. Raises :class:`InputError` where pyarrow is not installed."""
         arrow = import_extra("pyarrow", "tables", "writing Parquet")
-        kinds = {head: [row[head] for row in self._rows] for head in self.heads}
-        table = arrow.table(kinds).replace_schema_metadata({"note": NOTE})
+        table = arrow.table({head: [row[head] for row in self._rows] for head in self.heads})
+        noted = arrow.schema([field.with_metadata({"note": self.note}) for field in table.schema], {"note": self.note})
+        table = table.cast(noted)
         content = io.BytesIO()
         parquet.write_table(table, content)
         return content.getvalue()
@@ -74,13 +75,12 @@ class MockRows(Tabular):
         return "\n".join(["[mapping]", *lines, ""]) if PERSON in self.heads else ""
 
 
-def mock_rows(study: StudyTerms, rows: int) -> MockRows:
+def mock_rows(study: StudyTerms, rows: int) -> MadeUpRows:
     """Make up so many rows of a study: within its bounds and levels, as its guesses and expectations say, some cells missing.
 
     The rows of one person are as different as those of several. Raises :class:`InputError` for an impossible number of rows.
     """
-    if not 1 <= rows <= _MOST_ROWS:
-        raise InputError(f"rows is {rows}, and a made-up table has 1 to {_MOST_ROWS:,}. Give for example {named('rows', '500')}.")
+    require_rows(rows)
     columns, asked = study.workload.columns, study.workload.statistics
     scenario = SyntheticRecords.of_study(columns, asked, USUAL_SPREAD, rows)
     cells = _of_persons(study, columns.names, rows)
@@ -94,7 +94,13 @@ def mock_rows(study: StudyTerms, rows: int) -> MockRows:
             ]
             missing = scenario.missing(column.name, max(parts, default=USUALLY_MISSING))
             cells[column.name] = _cells(column, np.where(missing, np.nan, scenario.values[column.name])[:rows])
-    return MockRows(cells)
+    return MadeUpRows(cells, NOTE)
+
+
+def require_rows(rows: int) -> None:
+    """Raises :class:`InputError` for a number of rows that no made-up table has."""
+    if not 1 <= rows <= MOST_ROWS:
+        raise InputError(f"rows is {rows}, and a made-up table has 1 to {MOST_ROWS:,}. Give for example {named('rows', '500')}.")
 
 
 def _of_persons(study: StudyTerms, names: Collection[str], rows: int) -> dict[str, list[Any]]:
@@ -112,10 +118,11 @@ def _of_persons(study: StudyTerms, names: Collection[str], rows: int) -> dict[st
 def _cells(column: Column, values: Array) -> list[Any]:
     """The values as a file has them; for a missing one the study's code, None without any."""
     missing = column.missing_codes[0] if column.missing_codes else None
-    return [missing if math.isnan(value) else _cell(column, value) for value in values.tolist()]
+    return [missing if math.isnan(value) else cell_of(column, value) for value in values.tolist()]
 
 
-def _cell(column: Column, value: float) -> Any:
+def cell_of(column: Column, value: float) -> Any:
+    """A value as a file has it: a level, a day, a whole number, or three digits of the width of the bounds."""
     if not column.numeric:
         return column.categories[int(value)]
     if column.since:
