@@ -1,4 +1,4 @@
-"""A run of 20 and of 100 parties on this machine, beside as many interpreters that only start or only import the node.
+"""A run of 20 and of 100 parties on this machine, in one process and as processes, beside as many interpreters that only start.
 
 ``pytest benchmarks/test_local_run.py -m "slow or not slow"``. Ratios of one run. Values, keys and plans are made beforehand.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import resource
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.node.local import run_local
+from quietmean.node.local import Kill, run_local, run_together
 from quietmean.node.local.processes import ONE_THREAD, PARTY
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
@@ -26,6 +27,8 @@ from support.bars import Bar
 
 # Seconds of the first study that anybody runs, on an idle machine; times the bare starts of as many interpreters.
 DEMO, TIMES_BARE = 8.0, 5.0
+# Seconds of 100 parties in one process, and how they grow: a message of each to each other one has to be carried.
+TOGETHER, GROWTH = 15.0, 2.2
 
 
 def interpreters(program: str, parties: int) -> float:
@@ -62,6 +65,33 @@ def test_a_run_beside_bare_starts(tmp_path: Path, protocol: str, parties: int, t
     )
     if parties == 20:
         bar(f"a run of 20 parties, {protocol}, times 20 bare interpreters", forked / bare, TIMES_BARE)
+
+
+def test_a_run_in_one_process(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
+    """The parties in one process, and the same as processes; a tenth leaves, and one party is killed. Processor seconds."""
+    spent: dict[int, float] = {}
+    for parties in (20, 50, 100):
+        target = Target(parties, 1.0, 1e-6, colluding=parties // 10, dropouts=0.1, dimension=2)
+        plan, values = calibrate(target, configure("packed-sharing", {})), np.zeros((parties, 2))
+        begun = time.process_time()
+        outcome = run_together(plan, values, kills=[Kill(1, 1)])
+        spent[parties] = time.process_time() - begun
+        assert len(outcome.results) == parties - 1
+        if parties > 20:
+            table(f"{parties} parties in one process: {spent[parties]:.2f} s, {outcome.messages} messages")
+            continue
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        asyncio.run(run_local(plan, values, tmp_path / "processes", kills=[Kill(1, 1)], gone_timeout=0.1))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processes = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        table(
+            f"{parties} parties in one process: {spent[parties]:.2f} s, {outcome.messages} messages; "
+            f"as processes {processes:.2f} s ({processes / spent[parties]:.1f}x)"
+        )
+    bar("a run of 100 parties in one process, s", spent[100], TOGETHER)
+    exponent = math.log(spent[100] / spent[20]) / math.log(5)
+    table(f"from 20 to 100 parties it grows as n^{exponent:.2f}")
+    bar("growth of a run in one process from 20 to 100 parties, exponent", exponent, GROWTH)
 
 
 def test_the_demonstration(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:

@@ -1,6 +1,6 @@
 #' Run a whole study on this machine
 #'
-#' Each party is a process of its own, with the real protocol and real noise: for one who has all the data, and to rehearse.
+#' All parties run here, with the real protocol and real noise: for one who has all the data, and to rehearse.
 #'
 #' @param data A data frame, a path, or the address of a database.
 #' @param ask The questions, each with what can stand in its columns: \code{"mean(age in 0..110)"},

@@ -21,6 +21,7 @@ import pytest
 from quietmean.core.errors import NotYet
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Series, Waits, run_party
 from quietmean.node.folder import DiskPlace, FolderSettings, Outbox, Timetable
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
@@ -28,7 +29,6 @@ from quietmean.protocols.inca import IncA
 from quietmean.protocols.local_dp import LocalDP
 from quietmean.protocols.mechanism import Mechanism
 from support.folder_world import MAILBOXES, MEMORY
-from support.virtual_time import run_virtually
 
 PARTIES = 3
 IDENTITIES = [Identity.generate() for _ in range(PARTIES)]

@@ -21,6 +21,7 @@ from quietmean.cli.main import main
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.node import Identity, NodeResult, NodeSettings, Observers, PlannedValue, Roster, RosterEntry
 from quietmean.node.driver import remarked
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.monitor import status_path
 from quietmean.node.party import monitor_of
 from quietmean.planning import Plan
@@ -46,7 +47,6 @@ from support.leaving import LEAVER, PARTIES, PASSING_ON, RECORDS, flagged, leavi
 from support.outcomes import EVERY_KIND, finished, records_of
 from support.outcomes import PARTIES as OUTCOME_PARTIES
 from support.promises import lines_of_page
-from support.virtual_time import run_virtually
 
 # -- Where a party left in mid-run and counts in part, every answer says so, wherever answers are shown; and only then.
 NAMES = tuple("abcde")

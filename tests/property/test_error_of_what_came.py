@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import noise_variance, released_noise, stated_variance
@@ -26,7 +27,6 @@ from quietmean.studies.outcome.outcome import opened_of
 from support.faults import Crash, FaultOutcome, FaultPlan
 from support.liars import LiarMayFail, sending_what_nobody_takes
 from support.network import NetworkConditions
-from support.virtual_time import run_virtually
 
 PARTIES, GONE = 5, 2
 VALUES = np.linspace(0.0, 1.0, PARTIES).reshape(PARTIES, 1)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import PartyId
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.net import AnswerFrame, Transfer
 from quietmean.node.session.logs import GossipedLogs
 from quietmean.node.session.session import StudySession
@@ -26,7 +27,6 @@ from support.faults import Crash, FaultOutcome, FaultPlan
 from support.gated import gated_plan
 from support.liars import LiarMayFail
 from support.network import NetworkConditions
-from support.virtual_time import run_virtually
 
 LIAR, LEAVES, PARTIES, ROUNDS = 2, 0, 5, 6
 MEMORY = next((path for path in (Path("/dev/shm"),) if path.is_dir()), None)  # noqa: S108

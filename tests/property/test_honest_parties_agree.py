@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.planning import Plan, Target
 from quietmean.planning.gate import GateRefused
 from quietmean.protocols.gossip import Gossip
@@ -22,7 +23,6 @@ from support.faults import FaultOutcome, FaultPlan
 from support.gated import gated_plan
 from support.liars import LiarMayFail, sending_what_nobody_takes, silent_since
 from support.network import NetworkConditions
-from support.virtual_time import run_virtually
 
 LIAR, ROUNDS, SEEDS = 2, 6, 8
 MEMORY = next((path for path in (Path("/dev/shm"),) if path.is_dir()), None)  # noqa: S108

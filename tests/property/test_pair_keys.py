@@ -21,6 +21,7 @@ from property.test_node_faults import MEMORY, values_of
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node import LinkKeys, PairKeys
+from quietmean.node.local.memory import MemoryLink
 from quietmean.node.net import AnswerFrame, Start
 from quietmean.node.session.session import StudySession
 from quietmean.node.start.started import Pairing
@@ -30,7 +31,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.randomness import Encapsulated, ExchangeKey, Seed
 from support.faults import Crash, FaultOutcome, FaultPlan, run_with_faults
-from support.network import MemoryLink, NetworkConditions
+from support.network import NetworkConditions
 
 PARTIES = 3
 ROUGH = NetworkConditions(seed=5, delay=0.05, loss=0.15, answer_loss=0.15, duplicates=0.2)

@@ -16,13 +16,13 @@ import pytest
 from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, SiteHooks, StartTerms
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.net import ACCEPTED, AnswerFrame, Link, Start
 from quietmean.node.session import Carrier
 from quietmean.node.start import Attempt, StartPhase, load_progress, policy
 from quietmean.node.storage import Store
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.study import StudyTerms
-from support.virtual_time import run_virtually
 
 PARTIES, HOURS = 10, 8
 # Virtual seconds count from here.

@@ -22,6 +22,8 @@ from property.test_node_faults import MEMORY, assert_faultless, inca, values_of
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits
+from quietmean.node.local.memory import MemoryLink
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed, Start
 from quietmean.node.session import Carrier, PeerLink
 from quietmean.node.session.settings import Opening, commitment_hash
@@ -30,8 +32,7 @@ from quietmean.node.start.started import from_frame
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from support.faults import Crash, FaultOutcome, FaultPlan, run_with_faults
-from support.network import MemoryLink, NetworkConditions
-from support.virtual_time import run_virtually
+from support.network import NetworkConditions
 
 # Of three parties, and where one of them is at the start.
 EVERYBODY, AT = Proposal(1, frozenset(range(3)), b""), (0, 0)

@@ -22,17 +22,18 @@ from numpy.typing import NDArray
 from quietmean.core.errors import ProtocolFailure, StorageError
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.node import LinkKeys, PairKeys, PlannedValue, Waits
+from quietmean.node.local.memory import take_part
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.party import Participant
-from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, kept_result, retry
+from quietmean.node.session import NodeResult, NodeSettings, kept_result
 from quietmean.node.start import load_progress
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.randomness.insecure import insecure_seed
-from support.network import MemoryNetwork, NetworkConditions
-from support.virtual_time import run_virtually
+from support.network import FaultyNetwork, NetworkConditions
 
 STUDY = "ab" * 32
 # No run lasts longer, in virtual seconds; a study that does is stuck.
@@ -73,7 +74,7 @@ class FaultOutcome:
     """``results`` of the parties that finished; ``failures`` (by party) of those that gave up; ``gone``: left for good.
 
     ``writes``: how many durable writes each party made in its first life. ``handed``, ``handed_late``: see
-    :class:`MemoryNetwork`. ``stalled``: what each party said of its own machine.
+    :class:`FaultyNetwork`. ``stalled``: what each party said of its own machine.
     """
 
     faults: FaultPlan
@@ -236,7 +237,7 @@ class World:
         self._weights = weights
         self._faults = faults
         self._directory = directory
-        self._network = MemoryNetwork(len(values), faults.conditions)
+        self._network = FaultyNetwork(len(values), faults.conditions)
         self._writes = [0] * len(values)
         self._identities = [Identity.generate() for _ in values]
         entries = [
@@ -334,21 +335,8 @@ class World:
             store.die()
 
     async def _run_session(self, party: PartyId, store: MortalStore) -> NodeResult:
-        settings = self._settings(party)
-        participant = Participant(settings, store)
-
-        async def attempt() -> NodeResult:
-            participant.attach(Carrier(self._network.links(party)))
-            if (before := await participant.open()) is not None:
-                return before
-            self._network.sessions[party] = participant
-            return await participant.run()
-
-        patience = RetryPolicy(self._told[party].append, settings)
-        try:
-            return await retry(attempt, store.path, patience, lambda: self._network.die(party))
-        finally:
-            await participant.stop()
+        participant = Participant(self._settings(party), store)
+        return await take_part(participant, self._network, party, self._told[party].append)
 
     def _settings(self, party: PartyId) -> NodeSettings:
         return _RunSettings(

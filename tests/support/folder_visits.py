@@ -31,13 +31,13 @@ from quietmean.node import (
     run_party,
 )
 from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.start import load_progress
 from quietmean.node.storage import outbox_path
 from quietmean.planning.automatic import Choice
 from quietmean.studies.agreement.study import StudyTerms
 from support.folder_world import MAILBOXES
-from support.virtual_time import run_virtually
 
 # Seconds since 1970: when it starts with those who are there, and until when it waits for the start; so often each party visits.
 START_BY, POLL, INTERVAL = 1_000_000.0, 10.0, 100.0

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId, Vector
 from quietmean.node import folder
 from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Transfer
 from quietmean.node.party import Participant
@@ -31,7 +32,6 @@ from quietmean.node.phase import Phase
 from quietmean.node.session import Carrier, NodeResult
 from quietmean.planning import Plan
 from support.faults import STUDY, Crash, FaultOutcome, FaultPlan, MortalStore, World
-from support.virtual_time import run_virtually
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 # Where stores of many studies are made and deleted fast; None where there is no such folder.

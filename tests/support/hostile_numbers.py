@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import tempfile
 import traceback
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from quietmean.core.schema import options_of
 from quietmean.node import local as node_local
 from quietmean.node.local import Kill, LocalKeywords
 from quietmean.node.local.child import node_settings
+from quietmean.node.local.outcome import LocalReport
 from quietmean.node.local.processes import ChildSettings
 from quietmean.planning import Plan
 from quietmean.protocols import registry
@@ -117,6 +119,12 @@ def _children_begin(
     raise Went
 
 
+def _together_begins(plan: Plan, values: Vector, *, weights: Array, kills: Sequence[Kill], report: LocalReport) -> NoReturn:
+    """The same where the parties are in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        _children_begin(plan, values, Path(folder) / "run", weights=weights, kills=kills, report=report)
+
+
 def _not_run(work: Coroutine[Any, Any, Any], **_: Any) -> NoReturn:
     work.close()
     raise Went
@@ -128,6 +136,7 @@ def nothing_begins() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "run", _not_run)
         patch.setattr(local, "run_local", _children_begin)
+        patch.setattr(local, "run_together", _together_begins)
         patch.setattr(import_module("quietmean.desk"), "serve", _went)
         patch.setattr(import_module("quietmean.node.relay"), "open_entrance", _went)
         yield

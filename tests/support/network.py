@@ -11,23 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Transfer, WithheldError
-from quietmean.node.party import Participant
+from quietmean.node.local.memory import BROKEN, NOBODY, MemoryNetwork, closed_to_shares
+from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Transfer
 from quietmean.node.phase import Phase
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
-
-_BACKOFF = 0.05
-
-
-def closed_to_shares(participant: Participant) -> bool:
-    """Whether it reads no share of a mixing round any more, since a gate follows."""
-    session = participant.session
-    return session is not None and session._gate.closed
 
 
 @dataclass(frozen=True)
@@ -58,12 +48,11 @@ class NetworkConditions:
     partitions: Sequence[Partition] = ()
 
 
-class MemoryNetwork:
-    """Who is reachable now: ``sessions`` by party, with the number of times that each has died."""
+class FaultyNetwork(MemoryNetwork):
+    """The network of a local run, in bad weather."""
 
     def __init__(self, parties: int, conditions: NetworkConditions) -> None:
-        self.sessions: dict[PartyId, Participant] = {}
-        self.deaths = [0] * parties
+        super().__init__(parties)
         # (phase, round, sender, receiver) of every message that came as far as a program that could read it.
         self.handed: set[tuple[int, int, PartyId, PartyId]] = set()
         # Of these the ones that came when their receiver was telling its log already.
@@ -73,13 +62,9 @@ class MemoryNetwork:
         # In the order of their beginnings: in that of a set, no two runs of a fault plan would be alike.
         self._handling: dict[PartyId, dict[asyncio.Task[None], None]] = {party: {} for party in range(parties)}
 
-    def links(self, party: PartyId) -> dict[PartyId, MemoryLink]:
-        return {peer: MemoryLink(self, party, peer) for peer in range(len(self.deaths)) if peer != party}
-
     def die(self, party: PartyId) -> None:
         """The process of a party ends: whatever it was about to answer is lost."""
-        self.sessions.pop(party, None)
-        self.deaths[party] += 1
+        super().die(party)
         for task in list(self._handling[party]):
             task.cancel()
 
@@ -88,7 +73,7 @@ class MemoryNetwork:
     ) -> AnswerFrame:
         """One try. Raises ConnectionError where the sender notices that it failed."""
         if receiver not in self.sessions:
-            raise ConnectionRefusedError("nobody listens at its address")
+            raise ConnectionRefusedError(NOBODY)
         answer: asyncio.Future[AnswerFrame] = asyncio.get_running_loop().create_future()
 
         def deliver(result: AnswerFrame) -> None:
@@ -154,7 +139,7 @@ class MemoryNetwork:
                 deliver(answer)
         finally:
             # Without an answer by now, the connection is gone.
-            asyncio.get_running_loop().call_soon(fail, "connection lost")
+            asyncio.get_running_loop().call_soon(fail, BROKEN)
 
     async def _travel(self, one: PartyId, other: PartyId) -> None:
         loop = asyncio.get_running_loop()
@@ -168,50 +153,3 @@ class MemoryNetwork:
 
     def _happens(self, probability: float) -> bool:
         return probability > 0 and float(self._rng.uniform(1)[0]) < probability
-
-
-class MemoryLink:
-    """What a session has instead of a connection."""
-
-    def __init__(self, network: MemoryNetwork, party: PartyId, peer: PartyId) -> None:
-        self._network = network
-        self._party = party
-        self._peer = peer
-        self._life = network.deaths[party]
-        self.trouble = "no answer yet"
-        self.unreachable = False
-        self._connected_to: tuple[int, bool] | None = None
-
-    async def ask(
-        self,
-        request: AnyRequest,
-        payload: Payload = b"",
-        on_answer: Callable[[AnswerFrame], None] = lambda answer: None,
-        unless: Callable[[], bool] = lambda: False,
-    ) -> AnswerFrame:
-        numbered = msgspec.structs.replace(request, number=1)
-        while True:
-            self._connect()
-            if unless():
-                raise WithheldError
-            try:
-                answer = await self._network.carry(self._party, self._peer, numbered, payload, on_answer)
-            except ConnectionError as error:
-                self.trouble, self.unreachable = str(error), isinstance(error, ConnectionRefusedError)
-                await asyncio.sleep(_BACKOFF)
-            else:
-                self.unreachable = False
-                return answer
-
-    def _connect(self) -> None:
-        """To a new process, or after the connection was dropped: the welcome says where the peer is."""
-        own, other = (self._network.sessions.get(one) for one in (self._party, self._peer))
-        if own is None or other is None:
-            return
-        connection = self._network.deaths[self._peer], closed_to_shares(other)
-        if connection != self._connected_to:
-            self._connected_to = connection
-            own.heard(self._peer, other.position)
-
-    async def close(self) -> None:
-        """Nothing is open."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from quietmean.core.blocking import blocking
 from quietmean.core.party import PartyId, Vector
 from quietmean.node import NodeResult
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan
+from quietmean.studies.outcome import local
 
 # Nobody who runs is late on a slow machine, and who is gone is missed soon.
 _WAITS = {"round_timeout": 3.0, "gone_timeout": 0.5, "start_timeout": 300.0}
@@ -21,6 +25,16 @@ _WAITS = {"round_timeout": 3.0, "gone_timeout": 0.5, "start_timeout": 300.0}
 def run_processes(plan: Plan, values: Vector, folder: Path, kills: Sequence[Kill] = (), **more: Any) -> LocalOutcome:
     """Run a study in ``folder``/run; ``more``: what :func:`run_local` takes, in place of the usual waits."""
     return asyncio.run(run_local(plan, values, folder / "run", kills=list(kills), **_WAITS | more))
+
+
+def as_processes(patch: pytest.MonkeyPatch, **how: Any) -> None:
+    """From here on studies of this process run their parties as processes, started as :func:`run_local` is told."""
+
+    def run(plan: Plan, values: Vector, **more: Any) -> LocalOutcome:
+        with tempfile.TemporaryDirectory() as folder:
+            return blocking(run_local(plan, values, Path(folder) / "run", **_WAITS | more | how))
+
+    patch.setattr(local, "run_together", run)
 
 
 def require_agreement(outcome: LocalOutcome, survivors: Iterable[PartyId]) -> NodeResult:

@@ -95,7 +95,14 @@ def test_nobody_is_lost_who_is_slow(protocol: str, monkeypatch: pytest.MonkeyPat
             machines[0].pause()
 
     found = local.run_study(
-        study, plan, encoded, [str(party) for party in range(PARTIES)], kills=[], round_timeout=None, report=report
+        study,
+        plan,
+        encoded,
+        [str(party) for party in range(PARTIES)],
+        kills=[],
+        round_timeout=None,
+        report=report,
+        processes=True,
     )
     assert paused
     assert found.outcome.execution.trace.finished.all()
@@ -149,5 +156,7 @@ def test_a_named_time_out_is_kept(named: float | None, monkeypatch: pytest.Monke
     terms = study.terms
     encoded = [terms.workload.encode(np.full((20, 1), 50.0)) for _ in range(200)]
     with contextlib.suppress(Begun):
-        here.execute(terms, terms.plan(len(encoded)), encoded, [], QueryStatement(), report=lambda name, event: None)
+        here.execute(
+            terms, terms.plan(len(encoded)), encoded, [], QueryStatement(), report=lambda name, event: None, processes=True
+        )
     assert begun == [named]

@@ -19,7 +19,6 @@ import pytest
 import quietmean as qm
 from quietmean.api.result import StudyResult
 from quietmean.core.errors import ProtocolFailure, QuietmeanError
-from quietmean.node.local import run_local
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.influence import ImpossibleResult
@@ -32,6 +31,7 @@ from quietmean.studies.party.by_file import SharingContributor, combine
 from support.json_documents import faults
 from support.liars import LIES, lying, telling_apart
 from support.meeting import meet
+from support.processes import as_processes
 from support.rosters import on_this_machine, write_roster
 from support.sessions import endings, entry_of
 from support.site_policy import write_policy
@@ -168,11 +168,7 @@ def run_with(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on the processes of a run are given a lie, and nobody is killed."""
     tests = Path(__file__).parents[1]
     program = ("-c", f"import sys; sys.path.insert(0, {str(tests)!r})\n{LIES_ITSELF.format(lie=lie)}")
-
-    def with_a_liar(*given: Any, **more: Any) -> Any:
-        return run_local(*given, program=program, **more)
-
-    monkeypatch.setattr(local, "run_local", with_a_liar)
+    as_processes(monkeypatch, program=program)
     monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
 
 

@@ -18,7 +18,6 @@ import pytest
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, QuietmeanError
-from quietmean.node.local import run_local
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
 from quietmean.sessions.round_mean import RoundMean
@@ -28,6 +27,7 @@ from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.by_file import Combined, SharingContributor, combine
 from support.liars import HEADS, given_a_lie
 from support.meeting import meet
+from support.processes import as_processes
 from support.rosters import on_this_machine, write_roster
 from support.sessions import endings
 from support.site_policy import write_policy
@@ -185,21 +185,16 @@ def require_told(said: set[str], ended: Any, file: Path) -> None:
         assert impossible == []
 
 
-def lying_program(name: str, head: str) -> Callable[..., Any]:
-    """In place of :func:`run_local`: the process of one party is given a lie."""
-    program = ("-c", PROGRAM.format(tests=str(Path(__file__).parents[1]), place=PLACE, head=head, far=far(name, head)))
-
-    def with_a_liar(*given: Any, **more: Any) -> Any:
-        return run_local(*given, program=program, **more)
-
-    return with_a_liar
+def lying_program(name: str, head: str) -> tuple[str, str]:
+    """The process of one party is given a lie."""
+    return ("-c", PROGRAM.format(tests=str(Path(__file__).parents[1]), place=PLACE, head=head, far=far(name, head)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "head"), PRIVATE)
 @pytest.mark.filterwarnings("ignore")
 def test_by_run(name: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "run_local", lying_program(name, head))
+    as_processes(monkeypatch, program=lying_program(name, head))
     monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
     asked, _ = study(name)
     try:
@@ -215,7 +210,7 @@ def test_by_run_without_privacy(
     name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On the command line, which alone runs a protocol that protects nothing."""
-    monkeypatch.setattr(local, "run_local", lying_program(name, head))
+    as_processes(monkeypatch, program=lying_program(name, head))
     monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
     table = pd.concat([frame(party).assign(site=party) for party in PARTIES])
     table.to_csv(tmp_path / "ages.csv", index=False)

@@ -12,13 +12,13 @@ import pytest
 
 from quietmean.core.readable import but_for_names, grouped, listed
 from quietmean.node import local
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.net.transport import Pace
 from quietmean.node.storage import blob_store
 from quietmean.node.storage.store import Store
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.testing import example_execution
-from support.virtual_time import run_virtually
 
 NAMES = [f"party-{number:03d}" for number in range(100)]
 

@@ -19,6 +19,7 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.portability import replace_durably
 from quietmean.node import SeriesProgress, Waits
 from quietmean.node.folder import Outbox
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
 from quietmean.node.net.stream import FrameReader
 from quietmean.node.net.wire import encode_frame
@@ -29,7 +30,6 @@ from quietmean.node.session.context import FLOOR, Context, FailureDetector, Wait
 from quietmean.node.session.session import StudySession
 from quietmean.node.storage import LAST, ROUND, Store, empty, outbox_path, remove_store, size_of
 from support.refusals import raised
-from support.virtual_time import run_virtually
 
 LIMITS = Limits(header=4096, dimension=3, content=0, log=100)
 

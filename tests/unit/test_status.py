@@ -21,6 +21,7 @@ from quietmean.cli.main import main
 from quietmean.cli.screens import MORE
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry
+from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.monitor import (
     AgreementWaits,
     AlreadyOver,
@@ -49,7 +50,6 @@ from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
 from support.command_lines import fails
 from support.refusals import raised, refused
-from support.virtual_time import run_virtually
 
 UNTIL = "2090-01-01T12:00:00+00:00"
 ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"), UNTIL)

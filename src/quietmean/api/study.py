@@ -188,8 +188,8 @@ class Study:
         no_privacy: bool = False,
         a_priori_above_target: bool = False,
     ) -> rooms.result.StudyResult:
-        """Run the study on this machine, each party a process of its own that talks over TLS to the others; or, with a committee,
-        each making one file, whose sum the members open in this process.
+        """Run the study in this process, all parties by the real protocol; or, with a committee, each making one file, whose sum
+        the members open.
 
         ``data``: a path or a data frame whose rows are dealt out to so many ``parties``, or belong to those that
         ``party_column`` names; or one path or frame for each party, in a list, or in a dict by the parties' names. Real noise

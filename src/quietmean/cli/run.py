@@ -1,4 +1,4 @@
-"""``quietmean run`` and ``quietmean demo``: all parties as real processes on this machine."""
+"""``quietmean run`` and ``quietmean demo``: all parties on this machine, in one process or each in one of its own."""
 
 from __future__ import annotations
 
@@ -67,10 +67,12 @@ class RehearsalOptions:
     party_column
         Instead of --parties: the column that names the party of each row.
     round_timeout
-        Seconds that a round waits for parties that do not answer. Default: 10, or 0.1 for each party if that is more; longer on
-        a slow machine.
+        With --processes: seconds that a round waits for parties that do not answer. Default: 10, or 0.1 for each party if that
+        is more; longer on a slow machine.
     no_privacy
         Allow a protocol that protects nothing, such as gossip. Refused otherwise.
+    processes
+        Make each party a process of its own with a throw-away key, that talks to the others by TLS 1.3: slower by far.
     a_priori_above_target
         Allow a run whose cost is known only afterwards: no guarantee keeps it within the target. Refused otherwise.
     """
@@ -78,6 +80,7 @@ class RehearsalOptions:
     parties: int | None = None
     party_column: str | None = None
     round_timeout: float | None = None
+    processes: bool = False
     no_privacy: bool = False
     a_priori_above_target: bool = False
 
@@ -93,10 +96,10 @@ def run_command(
     details: bool = False,
     json: bool = False,
 ) -> None:
-    """Compute private means or other statistics of columns of a table between real processes on this machine.
+    """Compute private means or other statistics of columns of a table between parties that are all on this machine.
 
-    Every party is a process of its own with throw-away keys; they communicate by TLS 1.3 over loopback. With --committee parties
-    hand in one file each instead, and that committee's members open the sum, all in one process.
+    The parties run the real protocol with real noise, in one process or by --processes each in one of its own. With --committee
+    parties hand in one file each instead, and that committee's members open the sum, all in one process.
 
     Parameters
     ----------
@@ -191,7 +194,8 @@ def run_local_study(
         tell_owner(encoded)
     with progress(_what_starts(target)) as line:
         try:
-            run = execute(study, plan, encoded, names, query, _watch(line, target.parties))
+            report = _watch(line, target.parties)
+            run = execute(study, plan, encoded, names, query, report, processes=rehearsal.processes)
         except ProtocolFailure as error:
             raise without_answer(error, folder / "receipt.json", plan, "in no ledger", _origin(plan, names)) from None
     seconds = time.monotonic() - begun
@@ -230,7 +234,7 @@ def run_local_study(
 
 def _what_starts(target: Target) -> str:
     if target.committee is None:
-        return f"starting {target.parties} processes"
+        return f"starting {target.parties} parties"
     return f"{target.parties} contributors hand in files to a committee of {target.committee.members}"
 
 
@@ -241,7 +245,7 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
     def report(name: str, event: dict[str, Any]) -> None:
         if event["event"] in ("agreement", "round"):
             at = f"{place_of(event)}{bar_of(event.get('round'), event.get('of'))}{wait_of(event, name)}"
-            line.say(f"{step_of(event['phase'])}{parties} processes, {at}")
+            line.say(f"{step_of(event['phase'])}{parties} parties, {at}")
         elif event["event"] == "stalled":
             # All have one disk: the first one says so for all.
             reason = re.sub(rf"(?<!\w){re.escape(name)}\.(?=\w)", "", event["reason"])
@@ -259,7 +263,7 @@ def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
 
 _QUESTION = (
     "'mean(age in 0..110)' 'mean(bmi in 10..60)' 'mean(blood_pressure in 40..180)' 'mean(glucose in 40..200)' "
-    "--party-column clinic --epsilon 2 --delta 1e-6 --dropouts 0.1"
+    "--party-column clinic --epsilon 2 --delta 1e-6 --dropouts 0.1 --processes"
 )
 
 

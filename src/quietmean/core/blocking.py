@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
 
-def blocking(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Runs it to its end and returns its result.
+def blocking(coroutine: Coroutine[Any, Any, Result], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Result:
+    """Runs it to its end, in a ``loop`` of this kind, and returns its result.
 
     Where an event loop runs already, as in a notebook, it is run by a loop of its own in a thread. Ctrl-C cancels it, and it ends
     what it has begun before this returns.
@@ -20,13 +20,20 @@ def blocking(coroutine: Coroutine[Any, Any, Result]) -> Result:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        return _run(coroutine, loop)
+    return _InThread(coroutine, loop).result()
+
+
+def _run(coroutine: Coroutine[Any, Any, Result], loop: Callable[[], asyncio.AbstractEventLoop] | None) -> Result:
+    if loop is None:
         return asyncio.run(coroutine)
-    return _InThread(coroutine).result()
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(coroutine)
 
 
 class _InThread(Generic[Result]):
-    def __init__(self, coroutine: Coroutine[Any, Any, Result]) -> None:
-        self._coroutine = coroutine
+    def __init__(self, coroutine: Coroutine[Any, Any, Result], loop: Callable[[], asyncio.AbstractEventLoop] | None) -> None:
+        self._coroutine, self._kind = coroutine, loop
         self._task: asyncio.Task[Any] | None = None
         self._begun = threading.Event()
         self._results: list[Result] = []
@@ -47,7 +54,7 @@ class _InThread(Generic[Result]):
 
     def _run(self) -> None:
         try:
-            self._results.append(asyncio.run(self._whole()))
+            self._results.append(_run(self._whole(), self._kind))
         except BaseException as error:
             # It is raised again where the result is asked for.
             self._error = error

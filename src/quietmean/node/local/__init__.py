@@ -1,4 +1,4 @@
-"""A local run: all parties of a study on one machine, each in a process of its own."""
+"""A local run: all parties of a study on one machine, in one process or each in one of its own."""
 
 from __future__ import annotations
 
@@ -10,84 +10,35 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.outage import refuse_outage
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.readable import but_for_names, grouped, printable
+from quietmean.core.readable import printable
+from quietmean.node.local.outcome import Kill, LocalOutcome, LocalReport, names_of, outcome_of, report_nothing, require_run
 from quietmean.node.local.processes import PARTY, ChildSettings, ExecLauncher, Launcher, PartyProcess
+from quietmean.node.local.together import run_together
 from quietmean.node.net import Address, Identity, Roster, RosterEntry
 from quietmean.node.session import NodeResult, refusal
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.planning import Plan
 from quietmean.protocols.execution import Execution
 
-if TYPE_CHECKING:
-    from quietmean.planning.gate import GateRefused
-
 _LOOPBACK = "127.0.0.1"
 
-LocalReport: TypeAlias = Callable[[str, dict[str, Any]], None]
 # Given the addresses where the parties listen: for each party, the addresses at which it dials all parties. Proxies may run while
 # the context is open.
 ProxyFactory: TypeAlias = Callable[[Sequence[Address]], AbstractAsyncContextManager[Sequence[Sequence[Address]]]]
 # A round's time-out that nobody names, in seconds: at least, and for each party. It grows as the start of an interpreter takes
 # longer than ``_PREPARED``, to so many times that at most: the parties compute on this machine beside its other work.
 _ROUND, _ROUND_EACH, _PREPARED, _LONGEST = 10.0, 0.1, 1.0, 30.0
-
-
-def _silent(name: str, event: dict[str, Any]) -> None:
-    """Report nothing, which is the default."""
-
-
-@dataclass(frozen=True)
-class Kill:
-    """SIGKILL ``party`` as it enters ``round``; start it again ``restart_after`` seconds later, or never.
-
-    It does nothing of that round, unless ``after`` is given: then it is killed so many seconds later, wherever it is by then, if
-    it is still running. A ``phase`` other than mixing requires ``after``. Rounds count anew in each phase; agreement and closing
-    have round 0 only. Several kills of one party apply to its consecutive processes, in order.
-    """
-
-    party: PartyId
-    round: int
-    restart_after: float | None = None
-    after: float | None = None
-    phase: Literal["agreement", "mixing", "dissemination", "closing"] = "mixing"
-
-    def is_due(self, event: dict[str, Any]) -> bool:
-        """Whether this event (JSON object) is the beginning of the phase and round."""
-        return event.get("phase") == self.phase and event.get("round", 0) == self.round
-
-    @property
-    def freeze_round(self) -> int | None:
-        """The mixing round at whose beginning the process stops itself: a signal from outside would come too late."""
-        return self.round if self.after is None else None
-
-
-@dataclass(frozen=True)
-class LocalOutcome:
-    """What came of a study whose parties all ran on this machine.
-
-    ``results`` of the parties that finished, ``failures`` (messages) of those that failed, ``killed`` once for each kill.
-
-    ``messages`` and ``bytes_sent`` are sums over the results; ``seconds`` is wall-clock time.
-    """
-
-    results: dict[PartyId, NodeResult]
-    failures: dict[PartyId, str]
-    killed: tuple[PartyId, ...]
-    seconds: float
-    messages: int
-    bytes_sent: int
 
 
 class LocalKeywords(TypedDict, total=False):
@@ -134,16 +85,7 @@ async def _straight(listening: Sequence[Address]) -> AsyncIterator[Sequence[Sequ
 
 
 def _check(plan: Plan, values: Vector, kills: Sequence[Kill], directory: Path) -> None:
-    target = plan.target
-    if values.shape != (target.parties, target.dimension):
-        raise InputError(
-            f"the values have shape {values.shape} but the plan is for {(target.parties, target.dimension)}. Make them agree."
-        )
-    for kill in kills:
-        if not 0 <= kill.party < target.parties:
-            raise InputError(f"party {kill.party} to be killed does not exist. Choose one of 0..{target.parties - 1}.")
-        if kill.after is None and kill.phase != "mixing":
-            raise InputError(f"party {kill.party} is to be killed during {kill.phase}. Say how many seconds after its beginning.")
+    require_run(plan, values, kills)
     try:
         directory.mkdir(mode=0o700)
     except OSError as error:
@@ -163,9 +105,9 @@ class _LocalRun:
         self._round_timeout = patience(len(values), 0.0) if named is None else named
         self._gone_timeout = how.get("gone_timeout")
         self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
-        self._report, self._program = how.get("report", _silent), how.get("program")
+        self._report, self._program = how.get("report", report_nothing), how.get("program")
         self._links, self._passing = how.get("links", Links.X25519), how.get("passing", True)
-        self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
+        self._names = names_of(len(values))
         self._processes: dict[PartyId, PartyProcess] = {}
         self._launcher: Launcher
         self._killed: list[PartyId] = []
@@ -297,30 +239,17 @@ class _LocalRun:
         results: dict[PartyId, NodeResult] = {}
         # Large, and nearly always the same in all: each is read once.
         executions: list[tuple[Any, Execution]] = []
-        refusals: list[GateRefused] = []
+        errors: dict[PartyId, str | QuietmeanError] = {**self._failures}
         for party, name in enumerate(self._names):
             path = self._directory / f"{name}.result.json"
             if not path.exists():
                 continue
             document = json.loads(path.read_bytes())
             if "refused" in document:
-                refusals.append(refusal(document["refused"]))
+                errors[party] = refusal(document["refused"])
             else:
                 results[party] = NodeResult.from_json(document, _read_once(document["execution"], executions))
-        if not results and refusals:
-            raise refusals[0]
-        if not results:
-            failures = {self._names[party]: reason for party, reason in sorted(self._failures.items())}
-            reasons = grouped(failures, but_for_names(self._names))
-            raise ProtocolFailure(f"no party finished the study: {reasons or 'all were killed'}")
-        return LocalOutcome(
-            results=results,
-            failures=self._failures,
-            killed=tuple(self._killed),
-            seconds=seconds,
-            messages=sum(result.transfers for result in results.values()),
-            bytes_sent=sum(result.bytes_sent for result in results.values()),
-        )
+        return outcome_of(self._names, results, errors, self._killed, seconds)
 
     def _write_rosters(self, addresses: Sequence[Sequence[Address]]) -> None:
         """Names and keys are the same in all rosters; addresses can differ, where proxies are between the parties."""
@@ -390,4 +319,4 @@ def _bound_socket(port: int, listen: bool = False) -> socket.socket:
     return bound
 
 
-__all__ = ["Kill", "LocalOutcome", "run_local"]
+__all__ = ["Kill", "LocalOutcome", "run_local", "run_together"]

@@ -35,6 +35,7 @@ from quietmean.node.monitor.events import (
     RoundBegun,
     event_fields,
     event_json,
+    iso_time,
     now,
     place_of,
     wait_of,
@@ -182,7 +183,8 @@ class NodeView:
 
 @dataclass
 class _Peer:
-    heard: str | None = None
+    # When a message of it came last, in seconds since 1970.
+    heard: float | None = None
     position: Position | None = None
     sent: Position | None = None
     received: Position | None = None
@@ -300,7 +302,7 @@ class Monitor:
     def heard(self, party: PartyId, position: Position) -> None:
         """A message of a party arrived, with its position."""
         peer = self._peers[party]
-        peer.heard, peer.position = now(), max(position, peer.position or position)
+        peer.heard, peer.position = time.time(), max(position, peer.position or position)
         self._changed()
 
     def arrived(self, party: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
@@ -350,10 +352,15 @@ class Monitor:
     def _peer_view(self, party: PartyId, peer: _Peer) -> PeerView:
         phase, round_ = (None, None) if peer.position is None else (_label(peer.position[0]), peer.position[1])
         here = self._progress.position
-        return PeerView(self.names[party], peer.heard, phase, round_, peer.sent == here, peer.received == here, peer.late)
+        heard = None if peer.heard is None else iso_time(peer.heard)
+        return PeerView(self.names[party], heard, phase, round_, peer.sent == here, peer.received == here, peer.late)
+
+    @property
+    def _is_watched(self) -> bool:
+        return self.observe is not None or self.status is not None
 
     def _changed(self) -> None:
-        if self.observe is None and self.status is None:
+        if not self._is_watched:
             return
         due = max(self._published + _SHORTEST, self._loop.time())
         if self._timer is None or self._timer.when() > due:
@@ -366,10 +373,13 @@ class Monitor:
 
     def _publish(self) -> None:
         self._published = self._loop.time()
-        self._schedule(self._published + _LONGEST)
-        self._show()
+        if self._is_watched:
+            self._schedule(self._published + _LONGEST)
+            self._show()
 
     def _show(self) -> None:
+        if not self._is_watched:
+            return
         view = self.view()
         if self.observe is not None:
             self.observe(view)

@@ -10,7 +10,7 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -99,6 +99,12 @@ def unfold(raw: Payload, limit: int, subject: str) -> bytes:
 
 def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
     """The inverse of :func:`encode_log`. Raises :class:`PeerError` for a log that cannot be read or does not fit the study."""
+    return _decoded(bytes(raw), parties, rounds)
+
+
+# Parties of one process are told the same bytes, each by all others.
+@lru_cache(maxsize=1024)
+def _decoded(raw: bytes, parties: int, rounds: int) -> PartyLog:
     limit = Limits.of_study(parties, rounds, 0).log
     columns = decode(
         unfold(raw, limit, "a log"), _Columns, lambda reason: PeerError(f"it sent a log that cannot be read ({reason})")
@@ -178,8 +184,10 @@ class Received:
         return tuple(
             (party, other)
             for other, log in sorted(logs.items())
+            for there in ({*log.heard},)
+            if there - {other}
             for party in self.heard
-            if party not in log.heard and {*log.heard} - {other}
+            if party not in there
         )
 
 

@@ -29,7 +29,8 @@ heard nothing of its arrival did not arrive, since its sender went on without it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -61,21 +62,21 @@ def reconstruct(
     ``heard``: parties whose releases this party has, besides those that the logs name. ``gossip``: logs up to some round, which
     serve for parties whose final log did not come. ``transfers_mass``: whether a cancelled message may count in both places.
     """
-    released = {*heard_from, *(party for log in logs.values() for party in log.heard)}
+    released = set(heard_from).union(*(log.heard for log in logs.values()))
     partial = {party: partial_log for party, partial_log in (gossip or {}).items() if party not in logs}
     both = {**logs, **{party: partial_log.log for party, partial_log in partial.items()}}
     until = np.zeros(schedule.parties, dtype=np.int64)
     until[list(logs)] = schedule.rounds
     until[list(partial)] = [partial_log.until for partial_log in partial.values()]
-    sent = _messages((round_, party, receiver) for party, log in both.items() for round_, receiver in log.sent)
-    taken = _messages((round_, sender, party) for party, log in both.items() for round_, sender in log.received)
+    sent = _messages({party: log.sent for party, log in both.items()})
+    taken = _messages({party: log.received for party, log in both.items()})[:, [0, 2, 1]]
     # Both ends agree unless a cancelled message had been used by its receiver, which did see it then.
     final = np.isin(np.arange(schedule.parties), list(logs))
     # Of a party that left all repeat what anybody sent them: what came to those who finished they say themselves.
     arrived = np.concatenate([sent[final[sent[:, 1]] | ~final[sent[:, 2]]], taken])
     if before_release:
         released |= {party for party, partial_log in partial.items() if partial_log.until >= schedule.rounds - 1}
-    seen = _messages((round_, sender, party) for party, log in logs.items() for round_, sender in log.seen)
+    seen = _messages({party: log.seen for party, log in logs.items()})[:, [0, 2, 1]]
     online = _online(schedule, both, until, np.concatenate([arrived, seen]), released, int(transfers_mass))
     _correct(online, final, np.concatenate([sent[final[sent[:, 1]]], taken[final[taken[:, 2]]], seen]))
     # Of each place of the schedule: the message, and what the logs of its ends cover.
@@ -96,9 +97,12 @@ def reconstruct(
     return replace(trace, settled=_settled(schedule, trace, dict.fromkeys(map(tuple, doubtful.tolist()), NEVER) | logged))
 
 
-def _messages(named: Iterable[tuple[int, PartyId, PartyId]]) -> Ints:
-    """Rows (round, sender, receiver)."""
-    return np.array(list(named), dtype=np.int64).reshape(-1, 3)
+def _messages(named: Mapping[PartyId, Sequence[tuple[int, PartyId]]]) -> Ints:
+    """Rows (round, party, other) of what each party says as (round, other)."""
+    flat = itertools.chain.from_iterable(itertools.chain.from_iterable(named.values()))
+    pairs = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
+    parties = np.repeat(np.fromiter(named, dtype=np.int64), [len(messages) for messages in named.values()])
+    return np.column_stack([pairs[:, 0], parties, pairs[:, 1]])
 
 
 def _places(schedule: Schedule) -> tuple[Ints, Ints, Ints]:

@@ -144,6 +144,11 @@ class StudySession:
         """Whether an error has ended this session: it answers nobody any more."""
         return self.error is not None
 
+    @property
+    def closed_to_shares(self) -> bool:
+        """Whether it reads no share of a mixing round any more, since a gate follows."""
+        return self._gate.closed
+
     def fail(self, error: BaseException) -> None:
         """End this session with an error of what goes on beside it: a handler, a task, a connection."""
         self._supervisor.fail(error)

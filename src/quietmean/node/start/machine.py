@@ -16,7 +16,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol, TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
@@ -76,7 +76,7 @@ class Rules:
 
     def allows(self, members: frozenset[PartyId]) -> bool:
         """Whether a study may start with these parties."""
-        in_study = all(0 <= member < self.parties for member in members)
+        in_study = not members or (min(members) >= 0 and max(members) < self.parties)
         return in_study and len(members) >= self.start_quorum
 
 
@@ -115,7 +115,12 @@ class Signatures(Protocol):
 
 def quorum_study(session: str, proposal: Proposal) -> str:
     """The digest of (session, attempt, members), hexadecimal: in every label of what these parties do together."""
-    return hashlib.sha256(_content(session, proposal.attempt, proposal.members)).hexdigest()
+    return _digest(session, proposal.attempt, proposal.members)
+
+
+@lru_cache(maxsize=64)
+def _digest(session: str, attempt: int, members: frozenset[PartyId]) -> str:
+    return hashlib.sha256(_content(session, attempt, members)).hexdigest()
 
 
 def _content(session: str, attempt: int, members: frozenset[PartyId]) -> bytes:

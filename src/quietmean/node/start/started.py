@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self
 
 import msgspec
@@ -209,8 +210,14 @@ def from_frame(frame: Start, parties: int) -> Announcement:
     """What a frame says, of a party of so many."""
     if frame.attempt == 0:
         return Announcement()
-    proposal = Proposal(frame.attempt, frozenset(frame.members or range(parties)), frame.signature)
+    members = frozenset(frame.members) if frame.members else _everybody(parties)
+    proposal = Proposal(frame.attempt, members, frame.signature)
     return Announcement(proposal, frame.commit, {opening.party: _opening(opening) for opening in frame.openings}, frame.bound)
+
+
+@lru_cache(maxsize=4)
+def _everybody(parties: int) -> frozenset[PartyId]:
+    return frozenset(range(parties))
 
 
 class RosterSignatures:

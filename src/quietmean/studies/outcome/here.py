@@ -20,8 +20,12 @@ def execute(
     names: Sequence[str],
     query: QueryStatement,
     report: local.Report,
+    *,
+    processes: bool = False,
 ) -> StudyRun:
-    """Run the parties as processes, or with a committee in this one. Who drops out is drawn; ``query``: of the data's owner.
+    """Run the parties in this process, or each as one of its own (``processes``), which a committee's contributors never are.
+
+    Who drops out is drawn; ``query``: of the data's owner.
 
     Raises :class:`ProtocolFailure` without a result, :class:`ImpossibleResult` for one that cannot be.
     """
@@ -34,5 +38,7 @@ def execute(
         kills = local.choose_kills(plan, study.dropouts)
         # The default is of parties on machines of their own.
         round_timeout = study.round_timeout if "round_timeout" in study.model_fields_set else None
-        run = local.run_study(study, plan, encoded, names, kills=kills, round_timeout=round_timeout, report=report)
+        run = local.run_study(
+            study, plan, encoded, names, kills=kills, round_timeout=round_timeout, report=report, processes=processes
+        )
     return replace(run, outcome=replace(run.outcome, query=query))

@@ -1,4 +1,4 @@
-"""A whole study on this machine: split a table over parties, run them as real processes, conclude."""
+"""A whole study on this machine: run all parties, in this process or as real ones, and conclude."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quietmean.core.blocking import blocking
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.readable import count_of
-from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.node.local import Kill, LocalOutcome, run_local, run_together
 from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Answer, Encoded, Workload
@@ -76,11 +76,12 @@ def run_study(
     kills: Sequence[Kill],
     round_timeout: float | None,
     report: Report,
+    processes: bool = False,
 ) -> StudyRun:
-    """Run all parties of ``plan`` as processes and conclude from what the survivors know.
+    """Run all parties of ``plan`` in this process, or as ``processes``, and conclude from what the survivors know.
 
-    They share this machine: without a ``round_timeout`` it grows with the parties and with how long a process takes to start.
-    That of the start grows with the pairs of them.
+    Processes share this machine: without a ``round_timeout`` it grows with the parties and with how long one takes to start.
+    That of the start grows with the pairs of them. In one process nobody waits for a clock.
     """
     parties = len(encoded)
     values: Vector = np.array([part.vector for part in encoded])
@@ -88,21 +89,24 @@ def run_study(
     # Before any process starts.
     for part in encoded:
         plan.admit(part.vector, part.weight)
-    with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
-        # The temporary keys and the values are deleted with the directory.
-        network = blocking(
-            run_local(
-                plan,
-                values,
-                Path(scratch) / "parties",
-                weights=weights,
-                round_timeout=round_timeout,
-                start_timeout=max(_START, _PAIR * parties * (parties - 1) / 2),
-                gone_timeout=max(_GONE, _GONE_EACH * parties),
-                kills=kills,
-                report=report,
+    if processes:
+        with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
+            # The temporary keys and the values are deleted with the directory.
+            network = blocking(
+                run_local(
+                    plan,
+                    values,
+                    Path(scratch) / "parties",
+                    weights=weights,
+                    round_timeout=round_timeout,
+                    start_timeout=max(_START, _PAIR * parties * (parties - 1) / 2),
+                    gone_timeout=max(_GONE, _GONE_EACH * parties),
+                    kills=kills,
+                    report=report,
+                )
             )
-        )
+    else:
+        network = run_together(plan, values, weights=weights, kills=kills, report=report)
     shown = max(network.results, key=lambda party: (len(network.results[party].heard), -party))
     result, heard_less = network.results[shown], list[PartyId]()
     # Where every party computes the mean by itself, each has its own rounding, or its own quantisation error.

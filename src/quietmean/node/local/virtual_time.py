@@ -10,6 +10,8 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from quietmean.core.blocking import blocking
+
 Result = TypeVar("Result")
 
 
@@ -40,6 +42,5 @@ class _Jumping(selectors.SelectSelector):
 
 
 def run_virtually(main: Coroutine[Any, Any, Result]) -> Result:
-    """Like ``asyncio.run``, in virtual time."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(main)
+    """What it returns, in virtual time."""
+    return blocking(main, VirtualTimeLoop)
