@@ -47,6 +47,14 @@ KINDS = with_every_kind(
         "rates(yes, x, by=arm, cluster=cause)",
         "rates(yes, x, by=arm, standard=1 1)",
         "survival(x, yes, by=arm, strata=cause)",
+        "survival(x, yes, by=arm, entry=y, start=2)",
+        "cumulative-incidence(x, cause, entry=y, bins=4)",
+        "hazard-ratio(x, yes, by=arm, entry=y)",
+        "mean(x, weight=y)",
+        "sum(x, weight=y, strata=arm)",
+        "count(x, weight=y, psu=cause)",
+        "crosstab(arm, cause, weight=y)",
+        "proportion(cause, weight=y, strata=arm, where=x > 3)",
         "table-1(x, yes, cause)",
     ],
     COLUMNS,
@@ -180,13 +188,14 @@ OF_RECORDS = (
     "bland-altman",
     "icc",
 )
-CLUSTERED = "cluster="
+# Each of a party's records counts by itself.
+APART = ("cluster=", "weight=")
 
 
 @pytest.mark.parametrize("text", KINDS)
 def test_parties_count_once(text: str) -> None:
     kind = type(parse_statistic(read_text(text)))
-    if text.startswith(OF_RECORDS) or CLUSTERED in text or not statistics_of(kind, PrivacyUnit.PARTY):
+    if text.startswith(OF_RECORDS) or any(field in text for field in APART) or not statistics_of(kind, PrivacyUnit.PARTY):
         with pytest.raises(InputError, match="the unit is party"):
             decoded(text, ordinary(), 0.01, 1, PrivacyUnit.PARTY)
         return

@@ -26,6 +26,9 @@ MORE = (
     "pca(age, weight, chance, scale=false)",
     "proportion(ended)",
     "count(sex, level=missing)",
+    "survival(age, smoker, by=sex, entry=weight, bins=12)",
+    "mean(weight, weight=age, strata=sex)",
+    "histogram(ended, weight=age, psu=sex)",
 )
 KINDS = list({one.text: one for one in (*all_statistics(), *(parse_statistic(read_text(text)) for text in MORE))}.values())
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import linalg
 from quietmean.core.schema import parameter
@@ -35,11 +36,13 @@ from quietmean.statistics.features.presence import AnyPresent
 from quietmean.statistics.features.weighted import Weighted
 from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.influence_bounds import TermReading
-from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Feature, Released, Statistic
 
 _METHOD = "weighted by design, with replacement; linearised variance with the noise"
 # Parts of the budget of what an estimate reads, of what its variance does, and of the sizes of strata.
 _PARTS_OF_STRATA, _PARTS_OF_CLUSTERS = (0.75, 0.15, 0.1), (0.4, 0.6)
+# With fewer records nothing varies that could be seen, and all that they add is taken to.
+_LEAST_DRAWN = 1.5
 # Of half a record: parts of the cap may be small.
 _SMALL = 1e-6
 
@@ -64,7 +67,8 @@ class Weighable(Statistic, ABC):
             return None
         if getattr(self, "cluster", None) is not None:
             raise InputError(f"{self.text}: weight and cluster do not go together yet. Leave one of them out.")
-        require_records(self, columns)
+        if columns.unit == PrivacyUnit.PARTY:
+            raise InputError(f"{self.text} weighs records, but the unit is party. Leave weight out, or protect records.")
         column = columns.number(self.weight)
         if column.low != 0:
             raise InputError(f"column {column.name!r} is a weight, but its lower bound is {column.low:g}. Declare it from 0 on.")
@@ -244,10 +248,10 @@ class _Design:
         if self.clustered:
             return np.array([float(self._groups)])
         if not self.sizes:
-            return np.array([self.records])
+            return np.array([self.records if self.records > _LEAST_DRAWN else math.nan])
         sums, noise = self._known
         drawn, errors = (values[-self._groups :] * self.released.weight for values in (sums, np.sqrt(np.diag(noise))))
-        known = drawn > np.maximum(least_count(LEAST_PRESENT, 1.0) * errors, 1.0)
+        known = drawn > np.maximum(least_count(LEAST_PRESENT, 1.0) * errors, _LEAST_DRAWN)
         return np.where(known, drawn, math.nan)
 
     def _variance(self, ratio: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
