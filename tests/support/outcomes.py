@@ -97,6 +97,7 @@ EVERY_KIND = tuple(
             "kappa(yes, other)",
             "trend(yes, by=cause)",
             "mantel-haenszel(yes, other, by=cause)",
+            "synthetic-table(x, arm, yes, pairs=x:arm, bins=4)",
         ),
         COLUMNS,
     )

@@ -104,6 +104,7 @@ def site_in(folder: Path) -> Iterator[Site]:
         write_policy(folder / "policy.toml", least_colluding=0, unattended=True)
         Path("keys.txt").write_text(f"{Identity.load(Path('bob.key')).public_key}\n")
         finished("mean(x)").save_receipt(Path("other.receipt.json"))
+        finished("synthetic-table(arm, yes)").save_receipt(Path("synthetic.receipt.json"))
         for line in (
             "key new --key convener.key",
             "study new --out by-file.toml 'mean(age in 0..100)' --colluding 0 --protocol local-dp",

@@ -27,7 +27,7 @@ LINES = {
     "study new": "study new 'mean(age in 0..100)' --out new.toml",
     "key new": "key new --key new.key",
     "study mock": "study mock study.toml --rows 5 --out new.csv",
-    "study synthesize": "study synthesize other.receipt.json --rows 5 --out new.csv",
+    "study synthesize": "study synthesize synthetic.receipt.json --rows 5 --out new.csv",
     "study invite": "study invite study.toml --key convener.key --out new.invitation",
     "study seal": "study seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed",
     "study vouchers": "study vouchers vouched.invitation --key ada.key --own-keys keys.txt --out new",

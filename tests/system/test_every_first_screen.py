@@ -38,6 +38,7 @@ TYPED = {
     "simulate": "simulate other.plan --runs 20",
     "study new": 'study new "mean(age in 0..100)" --name ages --protocol local-dp --out {new}.toml',
     "study mock": "study mock study.toml --rows 5 --out {new}.csv",
+    "study synthesize": "study synthesize synthetic.receipt.json --rows 5 --out {new}.csv",
     "study invite": "study invite by-file.toml --key convener.key --out {new}.invitation",
     "study vouchers": "study vouchers vouched.invitation --key ada.key --out {new}",
     "study seal": "study seal by-file.invitation south.entry west.entry --key convener.key --out {new}.sealed",
