@@ -6,13 +6,17 @@ The exponent is that of the straight line through the logarithms of the last thr
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.measuring import processor_seconds
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import CountVisibility, PrivacyUnit
@@ -22,6 +26,8 @@ from support.bars import Bar
 from support.dense_decoder import dense
 
 Table = Callable[[str], None]
+# Seconds that a receipt of any number of parties may take to be verified, with every option as it is by default.
+RECEIPT = 4.0
 # Columns of a decoder that are a lot, and what they may take.
 COLUMNS, DECODER_SECONDS, DECODER_MB = 16, 2.0, 300.0
 STEP = 2.0**-30
@@ -121,3 +127,22 @@ def test_answers_beside_dense_ones(table: Table) -> None:
     ours, theirs = seconds(answers), seconds(lambda: dense(few, STEP), 1)
     memory, dense_memory = megabytes(answers), megabytes(lambda: dense(few, STEP))
     table(f"quantiles of 4 columns: answers {ours:.2f} s, {memory:.0f} MB; dense alone {theirs:.2f} s, {dense_memory:.0f} MB")
+
+
+def test_receipts_of_more_parties(tmp_path: Path, table: Table, bar: Bar) -> None:
+    """``quietmean verify receipt`` of runs of 20, 40 and 80 parties: processor time of the command, with its start."""
+    quietmean = [sys.executable, "-m", "quietmean.cli.main"]
+    (tmp_path / "ages.csv").write_text("age\n" + "\n".join(str(20 + row % 60) for row in range(800)))
+    sizes, spent = (20, 40, 80), []
+    for parties in sizes:
+        out = tmp_path / str(parties)
+        asked = ["mean(age in 0..110)", "--parties", f"{parties}", "--dropouts", "0.1", "--epsilon", "2", "--out", str(out)]
+        subprocess.run([*quietmean, "run", str(tmp_path / "ages.csv"), *asked], check=True, capture_output=True)
+        spent.append(processor_seconds([*quietmean, "verify", "receipt", str(out / "receipt.json")]))
+        bar(f"a receipt of {parties} parties verified, s", spent[-1], RECEIPT)
+    table(
+        "receipts verified: "
+        + ", ".join(f"{seconds:.2f} s of {size} parties" for size, seconds in zip(sizes, spent, strict=True))
+    )
+    # What more parties take less time for is done otherwise, and nobody was told.
+    bar("a receipt of half as many parties takes no longer, times", max(spent[0] / spent[1], spent[1] / spent[2]), 1.1)

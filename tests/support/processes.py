@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.core.blocking import blocking
 from quietmean.core.party import PartyId, Vector
 from quietmean.node import NodeResult
 from quietmean.node.local import Kill, LocalOutcome, run_local
@@ -28,13 +26,11 @@ def run_processes(plan: Plan, values: Vector, folder: Path, kills: Sequence[Kill
 
 
 def as_processes(patch: pytest.MonkeyPatch, **how: Any) -> None:
-    """From here on studies of this process run their parties as processes, started as :func:`run_local` is told."""
-
-    def run(plan: Plan, values: Vector, **more: Any) -> LocalOutcome:
-        with tempfile.TemporaryDirectory() as folder:
-            return blocking(run_local(plan, values, Path(folder) / "run", **_WAITS | more | how))
-
-    patch.setattr(local, "run_together", run)
+    """From here on studies of this process run their parties as processes; ``how``: as :func:`run_local` takes it."""
+    run_study, started = local.run_study, run_local
+    patch.setattr(local, "run_study", lambda *given, **more: run_study(*given, **more | {"processes": True}))
+    if how:
+        patch.setattr(local, "run_local", lambda *given, **more: started(*given, **more | how))
 
 
 def require_agreement(outcome: LocalOutcome, survivors: Iterable[PartyId]) -> NodeResult:

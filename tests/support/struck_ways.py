@@ -24,6 +24,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.ledger import Ledger
@@ -32,6 +33,7 @@ from quietmean.studies.agreement.any_study import any_of_tables
 from quietmean.studies.outcome.feasible import feasible
 from support.injected import Faults, Rule, places_of_faults
 from support.ports import reserved
+from support.processes import as_processes
 from support.site_policy import write_policy
 from support.struck_study import Commands, prepared_commands
 from support.ways_in import MEMBERS, NAMES, PROTOCOLS, ROUND_TIMEOUT, WAYS, Cell, Consortium
@@ -185,6 +187,8 @@ class _ForkedServer:
 def prepare() -> None:
     """What all of them import on their way, by a small study and a contribution; and plans that take seconds, which it keeps."""
     patch.object(asyncio, "create_subprocess_exec", _ForkedServer.start).start()
+    # Struck are processes of parties, and what they write.
+    as_processes(pytest.MonkeyPatch())
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_DATA_HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
         for way in ("run", "file"):
