@@ -193,10 +193,12 @@ def statistics_bars() -> Found:
 
 def real_data_bars() -> Found:
     import real_data_bars as tool
+    import synthetic_bars
 
     for data in (make() for make in tool.SETS):
         for text in data.questions:
             yield f"{data.name}: {text}", _widths(data.columns, text, data.records, tool.EPSILON)
+    yield from synthetic_bars.figures()
 
 
 def _widths(columns: Columns, text: str, records: NDArray[np.float64], epsilon: float) -> float:

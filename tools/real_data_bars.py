@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import statsmodels.api as sm
+import synthetic_bars
 from exact_intervals import Array
 from held_intervals import Held, decoded, noise_of, studies, workload_of
 from lifelines.datasets import load_dd, load_kidney_transplant, load_rossi
@@ -262,7 +263,7 @@ def main() -> None:
     found = all_lines(_line_of, len(_questions()), chosen.studies, chosen.processes, chosen.resume)
     if chosen.studies == STUDIES:
         lines = "".join(f"{line}\n" for line in said_once("".join(found).splitlines()))
-        PAGE.write_text(HEAD + lines + ending(f"measurements/{PAGE.name}"), encoding="utf-8")
+        PAGE.write_text(HEAD + lines + synthetic_bars.part() + ending(f"measurements/{PAGE.name}"), encoding="utf-8")
 
 
 if __name__ == "__main__":

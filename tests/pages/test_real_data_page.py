@@ -16,10 +16,13 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     import page_figures
     import page_parts
     import real_data_bars as tool
+    import synthetic_bars
 
     page = page_figures.without((ROOT / "docs" / "measurements/real-data-bars.md").read_text())
     assert page.startswith(tool.HEAD), "run python tools/real_data_bars.py"
-    lines = page.removeprefix(tool.HEAD).splitlines()
+    rows = synthetic_bars.part_of(page)
+    assert rows.startswith(synthetic_bars.HEAD), "run python tools/synthetic_bars.py"
+    lines = page.removeprefix(tool.HEAD).removesuffix(rows).splitlines()
     asked = [(data.name, f"`{question}`") for data in (make() for make in tool.SETS) for question in data.questions]
     assert [tuple(cells[:2]) for cells in page_parts.said_again(lines)] == asked, "run python tools/real_data_bars.py"
     assert all(line.rstrip(" |").endswith(("kept", "**low**")) for line in lines)

@@ -42,7 +42,7 @@ class TableMade:
 
     ``distance``: total variation between rows and released table, from 0 to 1; ``noise``: about what noise alone gives, in the
     mean. ``inside``: the part of the cells that the rows have within the 95 % interval of the noise. ``worst``: the cell that is
-    farthest off, in records, as the rows have it, and as it was released, with half of its interval.
+    farthest off, in records, as the rows have it, and as it was released, 0 at least, with half of its interval.
     """
 
     columns: tuple[str, ...]
@@ -65,7 +65,7 @@ class TableMade:
     @property
     def worst_text(self) -> str:
         cell, made, released, half = self.worst
-        ends = (max(released - half, 0.0), max(released + half, 0.0))
+        ends = (max(released - half, 0.0), released + half)
         return f"{cell}: {fixed(made, 0)}, where {fixed(ends[0], 0)} to {fixed(ends[1], 0)} were released"
 
     def to_json(self) -> dict[str, Any]:
@@ -240,21 +240,17 @@ def _compared(source: Source, cells: Ints) -> Iterator[TableMade]:
     for own, released, noise in zip(places, source.released, source.noise, strict=True):
         at = np.ravel_multi_index(tuple(cells[:, place] for place in own), released.parts.shape)
         made = np.bincount(at, minlength=released.parts.size) / len(cells)
-        off = made - released.parts.ravel()
-        # Numbers of rows are whole: half a row is rounding.
+        off, counts = made - released.parts.ravel(), np.maximum(released.parts.ravel(), 0.0) * source.records
+        # What was released may be below 0, and rows cannot. Numbers of rows are whole: half a row is rounding.
         half = source.quantile * noise + 0.5 * source.records / len(cells)
-        worst = int(np.abs(off).argmax())
+        apart = np.abs(made * source.records - counts)
+        worst = int(apart.argmax())
         yield TableMade(
             tuple(source.columns[place] for place in own),
             len(own) == 1 or own in source.tree.edges,
             float(np.abs(off).sum() / 2),
             released.error * math.sqrt(2 / math.pi) * off.size / 2,
             off.size,
-            float((np.abs(off) * source.records <= half).mean()),
-            (
-                source.cells_of(own)[worst],
-                float(made[worst] * source.records),
-                float(released.parts.ravel()[worst] * source.records),
-                source.quantile * noise,
-            ),
+            float((apart <= half).mean()),
+            (source.cells_of(own)[worst], float(made[worst] * source.records), float(counts[worst]), source.quantile * noise),
         )
