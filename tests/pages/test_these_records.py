@@ -24,8 +24,8 @@ from support.promises import lines_of_page
 
 # What only tests and a population have; of a word in the name of a statistic or of a column it is no matter.
 TESTED = re.compile(
-    r"\bp [=<]|p-value|\btest(?!able)|degrees of freedom|\bdf\b|welch|student|wilson|pearson|log-rank|wald|cochran|greenwood"
-    r"|χ|I²|τ²|i_squared|tau|heterogene|chi-squared|random sample|population|at the 5 %",
+    r"(?<!cause:)\bp [=<]|p-value|\btest(?!able)|degrees of freedom|\bdf\b|welch|student|wilson|pearson|log-rank|wald"
+    r"|cochran|greenwood|χ|I²|τ²|i_squared|tau|heterogene|chi-squared|random sample|population|at the 5 %",
     re.IGNORECASE,
 )
 # Where a study says what it is about.

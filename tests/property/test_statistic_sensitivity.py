@@ -105,6 +105,7 @@ MENU = [
     "quantiles(glu, 0.5, bins=7, where=smoker)",
     "table-1(age, race, where=smoker)",
     "synthetic-table(age, race, smoker, bins=3)",
+    "first-look(age)",
     "synthetic-table(race, smoker, sex, pairs=sex:race, where=age >= 50)",
 ]
 # Rows of a table have a share each.

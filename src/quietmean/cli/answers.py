@@ -33,7 +33,9 @@ from quietmean.core.output import Output
 from quietmean.core.readable import count_of
 from quietmean.core.readable import printable as readable_line
 from quietmean.statistics.printed import lines_of_terms, notes_of, sentences_about
+from quietmean.statistics.questions import as_name
 from quietmean.statistics.tidy import about_n
+from quietmean.studies.agreement.first_look import Proposal
 from quietmean.studies.outcome.first_screen import first_screen
 
 if TYPE_CHECKING:
@@ -205,6 +207,18 @@ class Pages:
             write_privacy_page(self.privacy, run)
             made.append(self.privacy)
         return made
+
+
+def next_step(document: Mapping[str, Any], receipt: str, named: str | None = None) -> str:
+    """What comes after a result: of a first look the study that it is for, else a look at what was paid.
+
+    ``named``: how the second names the receipt, where it need not.
+    """
+    proposed = Proposal.of_result(document).columns
+    if not proposed:
+        return f"verify receipt {quote(receipt) if named is None else named}".rstrip()
+    asked = " ".join(quote(f"mean({as_name(name)})") for name in proposed)
+    return f"study new {asked} --first-look {quote(receipt)}"
 
 
 def write_report(path: Path, run: StudyRun) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown
+from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, next_step, no_answer_shown
 from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
@@ -25,6 +25,7 @@ from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
+from quietmean.cli.screens import NEXT
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure, in_sentences
 from quietmean.core.file_kinds import FileKind, read_json, require_program
@@ -177,7 +178,7 @@ def show_session(document: dict[str, Any], account: Account | None, *, details: 
         out.print(f"Saved     {saved}")
         if account is not None:
             show_balance(account, details=details)
-        out.print(f"Next      quietmean verify receipt {quote(saved)}")
+        out.print(f"{NEXT}{next_step(document, saved)}")
     if has_failed(receipt):
         raise SystemExit(ProtocolFailure.exit_code)
 

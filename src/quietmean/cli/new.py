@@ -30,6 +30,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.any_study import facts_of, is_study, study_text
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.dictionary import Dictionary
+from quietmean.studies.agreement.first_look import Proposal
 from quietmean.studies.outcome.feasible import require_in_general
 
 
@@ -124,6 +125,7 @@ def new_command(
     *ask: str,
     name: str | None = None,
     dictionary: Path | None = None,
+    first_look: Path | None = None,
     target: TargetOptions = NO_TARGET_OPTIONS,
     meeting: MeetingOptions = MeetingOptions(),
     committee: CommitteeOptions = CommitteeOptions(),
@@ -143,6 +145,8 @@ def new_command(
     dictionary
         The data dictionary of a REDCap project. It declares the fields that questions name, or all that can be columns.
         STUDY.format.toml, beside the study, maps the codes of raw exports to levels.
+    first_look
+        The receipt of a first look. Columns that questions name without bounds have those that it proposes.
     no_privacy
         Allow a study whose protocol protects nothing, such as gossip. Refused otherwise.
     save
@@ -159,6 +163,9 @@ def new_command(
     fields = committee.fields({**target.fields(), **meeting.fields(), "options": options.chosen()})
     if listed is not None:
         fields["column"] = list(listed.columns.values())
+    if first_look is not None:
+        proposed_columns, looked = Proposal.load(first_look).chosen(ask, named_in(ask))
+        fields |= {"column": [*fields.get("column", []), *proposed_columns], "first_look": looked.model_dump()}
     typed = (
         {"name": name or save.stem}
         if ask or dictionary

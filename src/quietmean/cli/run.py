@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, effort_text, no_answer_shown
+from quietmean.cli.answers import Pages, ResultScreen, effort_text, next_step, no_answer_shown
 from quietmean.cli.common import RUN, refuse_stray
 from quietmean.cli.console import (
     Progress,
@@ -32,7 +32,7 @@ from quietmean.cli.console import (
     warn,
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.screens import with_remark
+from quietmean.cli.screens import NEXT, with_remark
 from quietmean.cli.study_options import NO_COMMITTEE, NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
@@ -228,7 +228,7 @@ def run_local_study(
         named_pages = ", ".join([*map(str, made[:1]), *(page.name for page in made[1:])])
         for text in with_remark(f"Report    {named_pages}", "(report.html has the true values. Keep it on this machine)"):
             out.print(text)
-    out.print(f"Next      quietmean verify receipt{named}")
+    out.print(f"{NEXT}{next_step(document, str(pages.receipt), named.strip())}")
     screen.show_more()
 
 

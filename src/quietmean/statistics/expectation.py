@@ -261,23 +261,28 @@ class _Studies:
                 del self._drawn[other]
             stream = BitStream(Seed.public("expectation", self._statistic.text, count))
             added = self.decoder.read.times(stream.standard_normal((count, self._workload.dimension)).T).T
-            means = _sample_means(self._population(spread), weight, count, stream) + self.decoder.offset
-            self._drawn[key] = means, added
+            self._drawn[key] = self._read(_sample_means(self._population(spread), weight, count, stream)), added
         return self._drawn[key]
 
     def middle(self, spread: float) -> Array:
         """The quantities of all made-up records, (q,), without noise."""
-        return np.asarray(self._population(spread).mean(axis=0) + self.decoder.offset)
+        return self._read(self._population(spread).mean(axis=0))
+
+    def _read(self, vectors: Array) -> Array:
+        """The quantities, (..., q), of vectors of the features that are read, (..., places)."""
+        whole = np.zeros((*vectors.shape[:-1], self._workload.dimension))
+        whole[..., self._places] = vectors
+        quantities: Array = self.decoder.read.times(whole.T).T + self.decoder.offset
+        return quantities
 
     def _population(self, spread: float) -> Array:
-        """The quantities of made-up records, (ROWS, q)."""
+        """The vectors of made-up records, (ROWS, places): few studies are read, and not each record."""
         if spread not in self._populations:
             scenario = SyntheticRecords(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
             self._statistic.synthesize(scenario)
             table = scenario.table(columns_of(self._statistic, self._workload))
-            read = self.decoder.read.columns(self._places).T
             parts = [
-                self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features) @ read
+                self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features)
                 for begin in range(0, ROWS, _CHUNK)
             ]
             self._populations[spread] = np.vstack(parts)

@@ -18,6 +18,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn, is_number
+from quietmean.statistics.kinds.first_look import ANY_NUMBER, FirstLook
 from quietmean.statistics.names import cut, in_brackets, names_of, one_blank, quoted, split, unquoted
 from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text
 from quietmean.statistics.statistic import Statistic
@@ -51,6 +52,7 @@ def read_questions(
     statistics = [raw for text in texts if (raw := reader.read(text)) is not None]
     for raw in statistics:
         reader.derive(raw)
+        reader.open(raw)
     declared = [*reader.ordered()]
     if not declared and statistics:
         asked = parse_statistic(statistics[0])
@@ -160,6 +162,12 @@ class _Reader:
                 raw[key] = self._derived(value)
             elif isinstance(value, list):
                 raw[key] = [self._derived(each) if isinstance(each, str) else each for each in value]
+
+    def open(self, raw: Mapping[str, Any]) -> None:
+        """Declare the column of a first look that has no domain, as that is what is asked for: any number."""
+        name = raw.get("column")
+        if raw.get("kind") == FirstLook.name and isinstance(name, str):
+            self.declared.setdefault(name, {"name": name, "low": -ANY_NUMBER, "high": ANY_NUMBER, "missing": INDICATOR})
 
     def _derived(self, text: str) -> str:
         name = one_blank(text)

@@ -54,6 +54,7 @@ _OTHER_NAMES = {
     "icc": "intraclass intraclass-correlation",
     "trend": "cochran-armitage",
     "meta-analysis": "meta metan",
+    "first-look": "look bounds limits",
     "synthetic-table": "synthetic synthesize synthesise synthpop synthetic-data",
     "pca": "prcomp princomp principal-components",
 }

@@ -277,7 +277,8 @@ class Released:
 
     def sums(self, feature: Feature, weights: Array) -> Released:
         """Take weighted sums of a feature's quantities in their place, by weights (sums, size)."""
-        sums, columns = self.read.reached(weights, self.places[feature])
+        used = np.flatnonzero(weights.any(axis=0))
+        sums, columns = self.read.reached(weights[:, used], self.places[feature][used])
         return replace(
             self,
             quantities=weights @ self.mean(feature),

@@ -120,7 +120,9 @@ def facts_of(study: AnyStudy) -> list[ShortFact]:
         promise = study.in_words
     how = "protocol chosen at signing" if study.protocol == AUTO else f"protocol {study.protocol}"
     cost = f"{promise} per {study.unit}; {how}"
-    return [ShortFact("asks", asked_text(study)), ShortFact("uses", used_text(study)), ShortFact("costs", cost)]
+    looked = study.first_look if isinstance(study, StudyTerms) else None
+    bounds = [] if looked is None else [ShortFact("bounds", looked.text)]
+    return [ShortFact("asks", asked_text(study)), ShortFact("uses", used_text(study)), *bounds, ShortFact("costs", cost)]
 
 
 def asked_text(study: AnyStudy) -> str:

@@ -41,6 +41,7 @@ from quietmean.studies.agreement.deadlines import (
     minimum_of,
     parties_that_could,
 )
+from quietmean.studies.agreement.first_look import LookedAt
 from quietmean.studies.agreement.joint_terms import JointTerms
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class StudyTerms(JointTerms):
         "column": Column,
         "deadlines": Deadlines,
         "committee": CommitteeTerms,
+        "first_look": LookedAt,
     }
 
     columns: tuple[DeclaredColumn, ...] = Field(alias="column", min_length=1)
@@ -75,6 +77,8 @@ class StudyTerms(JointTerms):
     # shares: as declared. widths: so that the sum of squared interval widths is least, each relative to its sampling error; by
     # default where no statistic declares a share and all columns of numbers have a guess of how far they spread.
     allocate: str | None = None
+    # Where a first look proposed the bounds of columns.
+    first_look: LookedAt | None = None
     # How many records all parties have together, as far as is public, or persons: for expected widths only.
     records: int | None = Field(default=None, ge=1)
     # How few and how many records one party may say that it has, and which part of all, where these are public.
@@ -411,6 +415,8 @@ class StudyTerms(JointTerms):
             context |= {"allocated": list(self.workload.allocated)}
         if self.start_by is not None:
             context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
+        if self.first_look is not None:
+            context |= {"first_look": self.first_look.model_dump(mode="json")}
         if self.committee is not None:
             context |= {"committee": self.committee.describe()}
         if self.by_folder:

@@ -1,0 +1,223 @@
+"""Where the values of a column lie, when nobody knows its bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from quietmean.core.arrays import Array, Mask
+from quietmean.core.lazy import special
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimate import ASK_FOR_MORE, HIDING, Estimate, Flag, least_count
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.linear import LinearMap
+from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.tails import Z
+
+# The bounds of a column of which nothing is known, and between which powers of two it is cut.
+ANY_NUMBER = 1e18
+_LEAST_POWER, _MOST_POWER = -40, 60
+# Cells between two bounds that are known to be too wide, coarse and fine.
+_COARSE, _FINE = 32, 1024
+# What is proposed leaves out this part of the records on either side, or a deviation of the noise if that is more. Further out
+# cells together stand out from so many on.
+_PART, _DEVIATIONS = 0.005, 2.0
+# The chance that any empty cell stands out, and how many cells are looked at together beyond those that do.
+_BY_CHANCE, _TOGETHER = 0.01, (1, 2, 4, 8)
+_DIGITS = 3
+LOW, HIGH, LEFT_OUT, MISSING_PART = "low", "high", "left-out", "missing"
+# Above this part that may lie outside it is said; and a bound so near to 0, in widths, is 0.
+_CUT, _NEAR_ZERO = 0.05, 0.05
+
+
+def _cells_of(power: int) -> int:
+    """Into how many cells of equal width the numbers from this power of two to the next are cut: finest where years are."""
+    return 64 if 8 <= power < 12 else 32 if -8 <= power < 20 else 8 if power >= 20 else 2
+
+
+def _edges(column: Column) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Coarse and fine edges; every coarse one is among the fine ones."""
+    low, high = column.low, column.high
+    if (low, high) != (-ANY_NUMBER, ANY_NUMBER):
+        fine = np.linspace(low, high, _FINE + 1)
+        return tuple(fine[:: _FINE // _COARSE].tolist()), tuple(fine.tolist())
+    coarse = [2.0**power for power in range(_LEAST_POWER, _MOST_POWER)]
+    fine = np.concatenate([2.0**power * (1 + np.arange(n := _cells_of(power)) / n) for power in range(_LEAST_POWER, _MOST_POWER)])
+    return _both_signs(coarse, high), _both_signs(fine.tolist(), high)
+
+
+def _both_signs(positive: Sequence[float], most: float) -> tuple[float, ...]:
+    inside = [edge for edge in positive if edge < most]
+    return (-most, *(-edge for edge in reversed(inside)), *inside, most)
+
+
+@cache
+def _tables_of(column: Column) -> tuple[CellIndicators, CellIndicators]:
+    """The two tables that are released, coarse and fine."""
+    coarse, fine = (CellIndicators((Axis(column, edges),)) for edges in _edges(column))
+    return coarse, fine
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FirstLook(Statistic):
+    """Bounds for a column that has none: between them lie all values but a small part, as far as the noise shows.
+
+    A column that no question gives a domain may be any number. Two tables are released: of signed powers of two, and of finer
+    cells in each; of a column between bounds that are known to be too wide, of 32 and 1,024 cells. One record is in one cell of
+    each, so that cells cost no noise. The bounds are edges: below the lower one lie 0.5 % of the records at most, or what a
+    deviation of the noise cannot tell from that; likewise above the upper one. Where no cell stands out nothing is known.
+    """
+
+    name = "first-look"
+    summary = "bounds for a column that has none yet"
+    by_place = ("column",)
+
+    column: str = parameter(help="the column")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        return self._tables(columns)
+
+    def _tables(self, columns: Columns) -> tuple[CellIndicators, CellIndicators]:
+        return _tables_of(columns.number(self.column))
+
+    def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        return (LOW, HIGH) if column.name == self.column else ()
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        column = columns.number(self.column)
+        look = _Look(released, *self._tables(columns))
+        missing = look.part(look.coarse, np.arange(look.coarse.size) == look.coarse.size - 1)
+        span = look.span()
+        if span is None:
+            text = f"noise hides where the values of {column.name} lie. {ASK_FOR_MORE}"
+            terms = (LOW, HIGH, LEFT_OUT)
+            limits = ((column.low, column.high), (column.low, column.high), (0.0, 1.0))
+            unknown = [Estimate.unknown(term, ends) for term, ends in zip(terms, limits, strict=True)]
+            return Estimates.of([*unknown, missing_term(*missing)], flags=[Flag(HIDING[1], text, terms)], noise_only=True)
+        lows, highs, outside = span
+        left_out = Estimate.normal(LEFT_OUT, *look.part(look.fine, outside), 0.0, (0.0, 1.0))
+        flags = []
+        if left_out.of_noise[1] > _CUT:
+            text = f"up to {left_out.of_noise[1]:.0%} of the values may lie outside of what is proposed. {ASK_FOR_MORE}"
+            flags.append(Flag("cut", text, (LOW, HIGH)))
+        # What costs next to nothing is more useful as a bound: 0.
+        near = _NEAR_ZERO * (highs[0] - lows[0])
+        lows, highs = [0.0 if 0 < low <= near else low for low in lows], [0.0 if -near <= high < 0 else high for high in highs]
+        ends = [_proposed(LOW, lows, column), _proposed(HIGH, highs, column)]
+        estimates = Estimates.of([*ends, left_out, missing_term(*missing)], flags=flags, noise_only=True)
+        return replace(estimates, reason="what is proposed is of these records, not of a population")
+
+
+def missing_term(part: float, variance: float) -> Estimate:
+    """The part of the records without a value."""
+    return Estimate.normal(MISSING_PART, part, variance, 0.0, (0.0, 1.0))
+
+
+def _proposed(term: str, edges: Sequence[float], column: Column) -> Estimate:
+    """An edge as a bound that people write, with three digits, outwards; and between which noise may have moved it."""
+    value, *ends = (_outwards(edge, column, up=term == HIGH) for edge in edges)
+    range_ = min(value, *ends), max(value, *ends)
+    error = (range_[1] - range_[0]) / (2 * Z)
+    return Estimate(term, value, error, math.nan, column.low, column.high, range_, (math.nan, math.nan))
+
+
+def _outwards(edge: float, column: Column, *, up: bool) -> float:
+    if abs(edge) <= 2.0**_LEAST_POWER:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(abs(edge))) + 1 - _DIGITS)
+    if column.since or column.whole:
+        unit = 1.0
+    steps = edge / unit
+    rounded = (math.ceil(steps - 1e-9) if up else math.floor(steps + 1e-9)) * unit
+    return float(min(max(float(f"{rounded:.12g}"), column.low), column.high))
+
+
+# By how the quantities of a study are read: the covariances of those in a row, where the noise has a deviation of 1.
+_GRAMS: WeakKeyDictionary[LinearMap, dict[tuple[int, int], Array]] = WeakKeyDictionary()
+
+
+class _Look:
+    """What is known of the cells of one column."""
+
+    def __init__(self, released: Released, coarse: CellIndicators, fine: CellIndicators) -> None:
+        self._released, self.coarse, self.fine = released, coarse, fine
+        self._coarse_edges, self._fine_edges = (np.array(table.axes[0].edges) for table in (coarse, fine))
+
+    def parts(self, table: CellIndicators, cells: Array) -> tuple[Array, Array]:
+        """The parts of the records in sums of ``cells``, (sums, size), and the deviations of their noise, (sums,)."""
+        used = np.arange(table.size - 1) if table is self.coarse else np.flatnonzero(cells.any(axis=0))
+        weights, released, whole = cells[:, used], self._released, self._released.part
+        places = released.places[table][used]
+        # Studies that are drawn for a plan have the same noise again and again.
+        known = _GRAMS.setdefault(released.read, {})
+        key = int(places[0]), len(places)
+        gram = known[key] if key in known else known.setdefault(key, released.read.gram(places, places))
+        variances = ((weights @ gram) * weights).sum(axis=1)
+        return weights @ released.mean(table)[used] / whole, released.noise * np.sqrt(np.maximum(variances, 0.0)) / whole
+
+    def part(self, table: CellIndicators, cells: Mask) -> tuple[float, float]:
+        """The part of the records in these cells, and the variance of its noise."""
+        value, error = self._released.weighted(table, cells.astype(np.float64))
+        whole = self._released.part
+        return value / whole, (error / whole) ** 2
+
+    def span(self) -> tuple[list[float], list[float], Mask] | None:
+        """The two edges that are proposed, each with where noise may have moved it, and which fine cells lie outside.
+
+        None where no cell stands out.
+        """
+        # The last cell is of what is missing. Cell k is before edge k; the first and the last of these have no end.
+        parts, errors = self.parts(self.coarse, np.eye(self.coarse.size)[:-1])
+        weight = self._released.records
+        least = least_count(float(special.ndtri(1 - _BY_CHANCE / len(parts))), 1.0, 0.0)
+        found = np.flatnonzero(parts * weight > np.maximum(least * errors * weight, self._released.least))
+        if not len(found):
+            return None
+        first, last = self._farther(int(found[0]), int(found[-1]))
+        edges = self._coarse_edges
+        low = [float(edges[0])] * 3 if first == 0 else self._refined(first, below=True)
+        high = [float(edges[-1])] * 3 if last >= len(edges) else self._refined(last, below=False)
+        outside = np.zeros(self.fine.size, dtype=np.bool_)
+        outside[: int(np.searchsorted(self._fine_edges, low[0])) + 1] = True
+        outside[int(np.searchsorted(self._fine_edges, high[0])) + 1 : -1] = True
+        return low, high, outside
+
+    def _farther(self, first: int, last: int) -> tuple[int, int]:
+        """Cells further out that stand out only together with those between."""
+        cells, places = self.coarse.size - 1, np.arange(self.coarse.size)
+        for _ in range(cells):
+            before = np.array([(places < first) & (places >= first - width) for width in _TOGETHER])
+            after = np.array([(places > last) & (places <= min(last + width, cells - 1)) for width in _TOGETHER])
+            moved = []
+            for sums in (before, after):
+                parts, errors = self.parts(self.coarse, sums.astype(np.float64))
+                moved.append(bool((parts > np.maximum(_PART, _DEVIATIONS * errors)).any()))
+            first, last = max(first - moved[0], 0), min(last + moved[1], cells - 1)
+            if not any(moved):
+                break
+        return first, last
+
+    def _refined(self, cell: int, *, below: bool) -> list[float]:
+        """The innermost fine edge in a coarse cell beyond which hardly anybody is; and if there were more, or fewer."""
+        fine = self._fine_edges
+        first, last = (int(place) for place in np.searchsorted(fine, self._coarse_edges[[cell - 1, cell]]))
+        inner = np.arange(first + 1, last)
+        if not len(inner):
+            return [float(fine[first if below else last])] * 3
+        places = np.arange(self.fine.size)
+        # From the coarse edge to each: cell k + 1 begins at edge k.
+        sums = [(places > first) & (places <= edge) if below else (places > edge) & (places <= last) for edge in inner]
+        parts, errors = self.parts(self.fine, np.array(sums, dtype=np.float64))
+        found = []
+        for moved in (0.0, Z, -Z):
+            empty = inner[parts + moved * errors <= np.maximum(_PART, errors)]
+            found.append(float(fine[(empty.max() if below else empty.min()) if len(empty) else (first if below else last)]))
+        return found
