@@ -45,8 +45,8 @@ class PageServer(Protocol):
 
 async def serve(server: PageServer, ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
-    # The event loop reports each broken connection.
-    keep_logs_short("asyncio", "quietmean.node")
+    # The event loop reports each broken connection, and the HTTP server each request that is none.
+    keep_logs_short("asyncio", "quietmean.node", "uvicorn.error")
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -221,7 +221,7 @@ class DropLimitOptions:
     connections
         The most connections at the same time.
     rate
-        How many contributions to check each second, after a burst of ten times that number.
+        How many contributions of one network to check each second, after a burst of ten times that number.
     stalled
         Seconds after which an upload without progress is cancelled.
     """

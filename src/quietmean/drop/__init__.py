@@ -19,8 +19,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from quietmean.core.http_server import HTTP_SERVER
 from quietmean.drop.box import BATCH, DropBox, Dropped, WholeContribution
-from quietmean.node.net import Address, Identity
-from quietmean.node.relay import open_entrance
+from quietmean.node.net import Address, Identity, network_of
+from quietmean.node.relay import Buckets, Front, FrontLimits, open_entrance
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
 from quietmean.protocols.committee.session import CommitteeSession
@@ -28,6 +28,8 @@ from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
 
 # Where contributions go.
 PLACE = "/contributions"
+# Networks that are remembered before those are forgotten that have sent nothing lately.
+_MANY = 4096
 _Waiting = tuple[WholeContribution, "asyncio.Future[Dropped | ContributionError]"]
 
 
@@ -35,34 +37,13 @@ _Waiting = tuple[WholeContribution, "asyncio.Future[Dropped | ContributionError]
 class DropLimits:
     """The limits of a server that takes contributions.
 
-    ``connections`` and ``memory`` bytes of contributions at a time; ``rate`` requests a second after a burst of ten times as
-    many; ``slow``: seconds after which a connection is cut off."""
+    ``connections`` and ``memory`` bytes of contributions at a time; ``rate`` requests a second of one network, after a burst of
+    ten times as many; ``slow``: seconds after which a connection is cut off."""
 
     connections: int = 256
     memory: int = 1 << 28
     rate: float = 200.0
     slow: float = 120.0
-
-
-@dataclass
-class Bucket:
-    """Lets ``rate`` a second through, after a burst."""
-
-    rate: float
-    clock: Callable[[], float] = time.monotonic
-
-    def __post_init__(self) -> None:
-        self._most = max(10 * self.rate, 1.0)
-        self._left, self._at = self._most, self.clock()
-
-    def take(self) -> bool:
-        """Whether there is room for one more."""
-        now = self.clock()
-        self._left, self._at = min(self._most, self._left + (now - self._at) * self.rate), now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
 
 
 class RefusedError(Exception):
@@ -86,7 +67,7 @@ class Drop:
 
     def __post_init__(self) -> None:
         self._largest = largest_file(self.session)
-        self._bucket = Bucket(self.limits.rate)
+        self._networks = Buckets(max(10 * self.limits.rate, 1.0), self.limits.rate)
         self._bodies = asyncio.Semaphore(max(1, self.limits.memory // self._largest))
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue()
 
@@ -102,7 +83,7 @@ class Drop:
     async def take(self, request: Request) -> Response:
         """Acknowledge a contribution once it is durable; a second one of its contributor is shown the receipt of the first."""
         try:
-            if not self._bucket.take():
+            if not self._admits(request):
                 raise RefusedError(429, "the drop has too much to do. Send the contribution again in a minute")
             size = self._size(request)
             async with self._bodies:
@@ -110,6 +91,13 @@ class Drop:
         except RefusedError as error:
             again = {"Retry-After": "60"} if error.status in (429, 503) else {}
             return JSONResponse({"error": error.why}, error.status, {**again, "Connection": "close"})
+
+    def _admits(self, request: Request) -> bool:
+        """Whether this network has sent no more than it may: others do not wait for it."""
+        now = time.monotonic()
+        if len(self._networks) > _MANY:
+            self._networks.forget_full(now)
+        return self._networks.take(network_of(request.client.host if request.client else ""), now)
 
     def _size(self, request: Request) -> int:
         length = request.headers.get("content-length", "")
@@ -202,62 +190,82 @@ class DropServer:
         """
         supervisor = Supervisor()
         beside = Tasks(supervisor.fail)
-        server = _Server(self._config())
-
-        async def until_stopped() -> None:
-            await stop.wait()
-            server.should_exit = True
-
         with open_entrance(self.address) as listening:
+            server = _Server(self._config(), listening, self.drop.limits)
+
+            async def until_stopped() -> None:
+                await stop.wait()
+                server.should_exit = True
+
             beside.spawn(self.drop.write_down())
             beside.spawn(until_stopped())
             ready()
             try:
-                await supervisor.run(server.serve(sockets=[listening]))
+                await supervisor.run(server.serve(sockets=[]))
             finally:
                 await beside.stop()
 
     def _config(self) -> uvicorn.Config:
         chain, key = self.certificate or (None, None)
-        limits = self.drop.limits
         return uvicorn.Config(
             self.drop.app(),
-            http=_bounded(limits.connections, limits.slow),
+            http=H11Protocol,
             ssl_certfile=chain,
             ssl_keyfile=key,
-            limit_concurrency=limits.connections,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=10,
             **HTTP_SERVER,
         )
 
 
+class _Connection(H11Protocol):
+    """One connection, which tells when it is over."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.over = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave its place to others."""
+        self.over.set()
+        super().connection_lost(exc)
+
+
 class _Server(uvicorn.Server):
+    """Behind a front, as the relay is."""
+
+    def __init__(self, config: uvicorn.Config, listening: Any, limits: DropLimits) -> None:
+        super().__init__(config)
+        self._listening, self._limits = listening, limits
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture no signals: anyone who runs the server has handlers of its own."""
         yield
 
+    async def startup(self, sockets: Any = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        limits = self._limits
+        self._front = Front(
+            self._listening,
+            lambda: _Connection(self.config, self.server_state, self.lifespan.state),
+            self.config.ssl,
+            FrontLimits(
+                connections=limits.connections,
+                burst=limits.connections,
+                rate=limits.rate,
+                handshake=limits.slow,
+                longest=2 * limits.slow,
+            ),
+        )
+        self._front.start()
 
-def _bounded(connections: int, seconds: float) -> type[H11Protocol]:
-    """Bound the server's connections: no more than that many, and none for longer."""
-
-    class _Connection(H11Protocol):
-        end: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            if len(self.connections) >= connections:
-                transport.abort()
-                return
-            super().connection_made(transport)
-            self.end = asyncio.get_running_loop().call_later(2 * seconds, transport.abort)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            if self.end is not None:
-                self.end.cancel()
-                super().connection_lost(exc)
-
-    return _Connection
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Stop listening, and answer what was begun."""
+        self._front.close()
+        await super().shutdown(sockets)
+        await self._front.stop()
 
 
 __all__ = ["Drop", "DropBox", "DropLimits", "DropServer"]

@@ -16,6 +16,7 @@ from quietmean.core.portability import allow_descriptors
 from quietmean.node.net import Acceptor, Address, HandshakePool, format_address, network_of, parse_address
 from quietmean.node.relay.connection import WRITE_BUFFER, Admission, Buckets, RelayConnection, RelayLimits
 from quietmean.node.relay.exchange import RelayExchange
+from quietmean.node.relay.front import Front, FrontLimits
 from quietmean.node.tasks import Tasks, report_defect
 
 # Descriptors that a process has besides its connections.
@@ -213,6 +214,9 @@ def _keep_tls_buffers_small() -> None:
 
 __all__ = [
     "Admission",
+    "Buckets",
+    "Front",
+    "FrontLimits",
     "RelayLimits",
     "RelayServer",
     "connections_possible",
