@@ -185,7 +185,8 @@ class _Tally:
         self._terms = terms
         self._trusted = trusted
         self.size = size
-        self._mu = np.zeros(solver.transcript.parties)
+        self._mu, self._everybody = np.zeros(solver.transcript.parties), range(solver.transcript.parties)
+        self._largest = 0.0
         # What batches say of each value at most.
         self._information = np.zeros(solver.transcript.parties)
         self._exact = True
@@ -207,6 +208,11 @@ class _Tally:
 
     def add_every(self, able: Sequence[PartyId], batches: CoalitionBatches | None, workers: Workers) -> None:
         """Every coalition of the size, which nobody tried before."""
+        if not self._terms.conversion.reads_view:
+            for coalition in itertools.combinations(able, self.size):
+                self.tried += 1
+                self._add_bound(coalition, np.zeros(len(self._everybody)))
+            return
         with one_thread():
             if batches is None:
                 for coalition in itertools.combinations(able, self.size):
@@ -256,19 +262,26 @@ class _Tally:
                 self.add(coalition)
                 continue
             self.tried += 1
-            members = frozenset(coalition)
-            honest = [party for party in range(len(bound)) if party not in members]
+            honest = self._add_bound(coalition, bound)
             self._information[honest] = np.maximum(self._information[honest], information[honest])
-            adversary = self._terms.eavesdropper.with_corrupt(members)
-            mu = self._terms.conversion.mu(adversary, honest, bound[honest], self._terms.sensitivity)
-            self._worse(members, honest, mu)
 
-    def _worse(self, members: frozenset[PartyId], honest: list[PartyId], mu: Array) -> bool:
+    def _add_bound(self, coalition: Sequence[PartyId], bound: Array) -> list[PartyId]:
+        """A coalition of which mu of the view is at most ``bound`` (n,); returns who is honest."""
+        members = frozenset(coalition)
+        honest = [party for party in self._everybody if party not in members]
+        adversary = self._terms.eavesdropper.with_corrupt(members)
+        mu = self._terms.conversion.mu(adversary, honest, bound[honest], self._terms.sensitivity)
+        self._worse(members, honest, mu)
+        return honest
+
+    def _worse(self, members: frozenset[PartyId], honest: Sequence[PartyId], mu: Array) -> bool:
         """Whether they are worse than all before; either way, they count."""
         # Peer to peer, rounding would otherwise lead the search.
-        worse = float(mu.max(initial=0.0)) > float(self._mu.max(initial=0.0)) * _EQUAL
+        largest = float(mu.max(initial=0.0))
+        worse = largest > self._largest * _EQUAL
         if worse:
             self.worst = members
+        self._largest = max(self._largest, largest)
         self._mu[honest] = np.maximum(self._mu[honest], mu)
         return worse
 

@@ -208,6 +208,8 @@ class LossConversion:
     """
 
     kind: ClassVar[str] = EXACT
+    # Whether the mu that counts depends on that of the view: where it does not, nobody need work out the view of a coalition.
+    reads_view: ClassVar[bool] = True
     definition: str = REPLACED
     notes: tuple[Assumption, ...] = (
         Assumption(Key.NUMBERS, "The noise is Gaussian, and the same for each number. The figures are for exact arithmetic."),

@@ -115,10 +115,14 @@ class PackedLossConversion(LossConversion):
     """
 
     kind = UPPER_BOUND
+    reads_view = False
 
     def __init__(self, parameters: PackedSharingParameters, counted: Mask) -> None:
         self._parameters, self._counted, self._parties = parameters, counted, len(counted)
         self._known = bool(counted.any())
+        self._in_sum: list[bool] = counted.tolist()
+        self._inputs = int(counted.sum())
+        self._mu_of: dict[tuple[int, float], float] = {}
         laplace = parameters.shares
         self.tv = charge(parameters, 1.0, self._parties, 1).tv
         if laplace:
@@ -148,9 +152,9 @@ class PackedLossConversion(LossConversion):
         self.charge_notes = (f"tv {self.tv:.2g} {counted_in}",)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
-        corrupt = list(adversary.corrupt)
-        hidden = self._hidden(int(self._counted[corrupt].sum()), len(corrupt), sensitivity)
-        return np.where(self._seen(len(corrupt))[list(honest)], hidden, 0.0)
+        corrupt = adversary.corrupt
+        hidden = self._hidden(sum(map(self._in_sum.__getitem__, corrupt)), len(corrupt), sensitivity)
+        return np.where(self._seen(len(corrupt))[np.asarray(honest, dtype=np.intp)], hidden, 0.0)
 
     def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
         return np.where(self._seen(size), self._hidden(min(size, self._parties), size, sensitivity), 0.0)
@@ -161,10 +165,13 @@ class PackedLossConversion(LossConversion):
         return np.ones(self._parties, dtype=np.bool_) if all_seen else self._counted
 
     def _hidden(self, corrupt_inputs: int, corrupt: int, sensitivity: float) -> float:
-        inputs = int(self._counted.sum()) if self._known else self._parameters.minimum
+        inputs = self._inputs if self._known else self._parameters.minimum
         corrupt_noises = corrupt_inputs if self._known else corrupt
         unknown = unknown_noises(self._parameters, inputs, corrupt_noises, corrupt)
-        return charge(self._parameters, sensitivity, self._parties, unknown).mu
+        # Tens of thousands of coalitions leave the same few numbers of noises.
+        if (unknown, sensitivity) not in self._mu_of:
+            self._mu_of[unknown, sensitivity] = charge(self._parameters, sensitivity, self._parties, unknown).mu
+        return self._mu_of[unknown, sensitivity]
 
 
 def promised(parameters: PackedSharingParameters, parties: int, size: int, sensitivity: float) -> APriori:
