@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ import pytest
 from rich.console import Console
 
 from quietmean.cli.answers import ResultScreen, print_answers
+from quietmean.cli.common import execution_or_newest
+from quietmean.core.errors import InputError
 from quietmean.core.tables import aligned
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.tidy import Term
@@ -153,3 +157,17 @@ def test_without_noise_a_part_that_nobody_is_in_is_0_and_no_unknown() -> None:
     assert len(missing) > 4
     assert np.isfinite(estimates.value[missing]).all()
     assert not any(flag.code == "few" for flag in estimates.flags)
+
+
+def test_a_run_is_named_by_its_folder_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, name in enumerate(("quietmean-run-1", "quietmean-run-2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "receipt.json").touch()
+        os.utime(tmp_path / name / "receipt.json", (place, place))
+    first, newest = (tmp_path / name / "receipt.json" for name in ("quietmean-run-1", "quietmean-run-2"))
+    assert execution_or_newest(first) == execution_or_newest(first.parent) == first
+    assert execution_or_newest(tmp_path) == newest
+    assert "newest run here" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="has no run in it"):
+        execution_or_newest(tmp_path / "empty")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
-from quietmean.statistics.estimate import chi_squared_test, f_test
+from quietmean.statistics.estimate import HypothesisTest, chi_squared_test, f_test, sentences_of_tests
 from quietmean.statistics.features.block import Summary
 from quietmean.statistics.kinds.group_means import welch_anova
 from quietmean.statistics.tails import t_quantile
@@ -156,3 +156,21 @@ def test_degrees_above_the_number_of_records_are_right_where_noise_is_most() -> 
     assert above > 3900
     assert abs(held / 4000 - 0.95) <= 3 * math.sqrt(0.05 * 0.95 / 4000)
     assert capped / 4000 > 0.95 + 3 * math.sqrt(0.05 * 0.95 / 4000)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "n", "marked"),
+    [
+        ([(1.0, 12_445.0), (1.0, 12_445.0)], [300.0, math.nan], [True, False]),
+        ([(298.0,), (301.0,)], [300.0], [False, True]),
+        ([(math.inf,)], [300.0], [False]),
+        # Without noise, or where n is not known, nothing is said.
+        ([(1.0, 12_445.0)], [], [False]),
+        ([(1.0, 12_445.0)], [math.nan], [False]),
+    ],
+)
+def test_more_degrees_than_records_are_explained_once(
+    degrees: list[tuple[float, ...]], n: list[float], marked: list[bool]
+) -> None:
+    lines = sentences_of_tests([("F test", HypothesisTest(3.1, each, 0.078, symbol="F")) for each in degrees], n)
+    assert [line.endswith(" (noise counts in)") for line in lines] == marked

@@ -10,6 +10,7 @@ import re
 import sqlite3
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 from pathlib import Path
@@ -261,6 +262,17 @@ def test_a_pure_account_adds_epsilons(ledger: Ledger) -> None:
     )
     refused("'d' has no epsilon at delta 0", ledger.reserve, "pure", request("d", Charge(0.01)), when=NOON)
     refused("may fail with 1e-05 of delta", ledger.reserve, "pure", request("e", Charge(0.0, 1e-5)), when=NOON)
+
+
+def test_what_is_left_after_a_study_is_said_before_it(ledger: Ledger) -> None:
+    before = ledger.account("wards")
+    entry = asked(before, None, request("new", Charge(0.1)), "")
+    ledger.reserve("wards", request("new", Charge(0.1)), when=NOON)
+    assert before.with_entry(entry).remaining_epsilon == ledger.account("wards").remaining_epsilon < before.remaining_epsilon
+    # Of persons that are known, each pays for it; again counts once.
+    shared = replace(before, shares=(frozenset({"old"}), frozenset()))
+    assert shared.with_entry(entry).remaining_epsilon == before.with_entry(entry).remaining_epsilon
+    assert shared.with_entry(entry).with_entry(entry).entries == (entry,)
 
 
 def test_what_part_a_study_takes_and_how_many_like_it_fit(ledger: Ledger) -> None:

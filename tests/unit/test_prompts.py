@@ -11,6 +11,7 @@ import pytest
 import quietmean.cli
 from quietmean.cli import identity, new
 from quietmean.cli.main import main
+from quietmean.studies.party.accounts import AccountQuestion
 
 SOURCE = Path(quietmean.cli.__file__).parent
 # Answers before the end, and the question that is open then.
@@ -113,3 +114,26 @@ def test_every_question_has_a_good_answer() -> None:
     }
     # What takes every text needs none.
     assert {name for name in readers if name != "str" and not name.startswith("lambda")} == {one.__name__ for one in new._GOOD}
+
+
+@pytest.mark.parametrize(("typed", "names"), [("ada\nnorth\n", ["north"]), ("north, ada\n\n", [])])
+def test_who_compared_the_code_is_asked_again_after_a_name_of_nobody(
+    typed: str, names: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO(typed))
+    assert identity.AtTerminal().compared(["north", "south"]) == names
+    assert "'ada' is not one of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", ["3", "-1", "", "one", "01"])
+def test_the_account_is_asked_again_after_an_answer_that_is_none(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = AccountQuestion(Path("ledger.sqlite"), "They have the same columns", ["ages", "wards"], "more")
+    monkeypatch.setattr("sys.stdin", StringIO(f"{wrong}\n2\n"))
+    assert question.chosen(identity.AtTerminal().account(question)) == "wards"
+
+
+def test_a_passphrase_that_is_typed_differently_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    at_terminal(monkeypatch, [], tmp_path)
+    typed = iter(["one", "other", "third", "third"])
+    monkeypatch.setattr(identity, "getpass", lambda _: next(typed))
+    assert identity._ask("a passphrase", twice=True) == b"third"

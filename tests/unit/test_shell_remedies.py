@@ -48,7 +48,7 @@ def _last_end(typed: str) -> int:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('f"quietmean study invite {path} --key YOUR.key"', ["path"]),
+        ('f"quietmean study invite {path} --key NAME.key"', ["path"]),
         ('f"quietmean study invite {quote(path)} --key {key}; {path} is there"', ["key"]),
         ('f"{path}: quietmean plan --study {shlex.quote(str(path))} says what {this} gives"', []),
     ],

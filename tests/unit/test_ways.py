@@ -153,3 +153,17 @@ def test_a_way_that_is_none_says_why() -> None:
     assert set(ways["by file"].to_json()) == {"way", "protocol", "against", "steps"}
     assert ways["committee of 9"].against == "all other sites with any 2 of the 9 members"
     assert USUAL.members == 5
+
+
+def test_what_was_not_computed_comes_after_all_that_was() -> None:
+    """Its error is a bound from below: beside predicted errors it would look better than it is."""
+    rows = [
+        plan_view.Row(name, error, "", "", False, least)
+        for name, error, least in (("a", 0.4, False), ("b", 0.1, True), ("c", 0.5, False))
+    ]
+    kept = plan_view._kept(rows, "a")
+    assert [row.name for row in kept] == ["a", "c", "b"]
+    assert [line.split()[1:3] for line in plan_view._table(kept[-1:], {"protocol": "a", "mse_central": "inf"})][-1] == [
+        "not",
+        "computed",
+    ]

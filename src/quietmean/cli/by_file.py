@@ -285,7 +285,7 @@ def send_command(
 
 
 # What a contributor reads again of the terms.
-_SENT = ("for", "costs", "against", "shown")
+_SENT = ("result", "costs", "against", "shown")
 
 
 def write_contribution(
@@ -387,7 +387,7 @@ def result_command(
     Parameters
     ----------
     file
-        A receipt, or the signed study of a committee.
+        A receipt, the folder of a run, or the signed study of a committee.
     sums
         For a committee: the files NAME.sums that its members published, one or more; with a drop NAME.dropped and receipts, too.
     details

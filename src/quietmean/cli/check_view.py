@@ -117,7 +117,8 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
     share, more = account.use_of(entry)
     text += f"; the study takes {percent_text(share)} of the budget, and {more} more like it would fit"
     needed = epsilon_shown(entry.charged.epsilon(cost.plan.target.delta))
-    short = f"budget {payer.account!r}: {left_shown(account.remaining_epsilon)} left, needs {needed}"
+    after = left_shown(account.with_entry(entry).remaining_epsilon)
+    short = f"budget {payer.account!r}: this study needs {needed}, and {after} of {account.budget.epsilon:g} is left after it"
     return Finding("ledger", True, text, short)
 
 
@@ -445,5 +446,5 @@ def data_command(
     elif preview.proposed:
         where = "in a file that #format= names" if target is None else f"by --write-format, or in {target.name}"
         out.print(f"{proposal(preview)}: if that is how the data were written, say so {where}")
-    roster = "" if is_signed_document(study) else " --roster ROSTER"
-    print_lines([f"{NEXT}check {quote(str(study))}{roster} --key NAME.key --data {quote(str(data))}"])
+    signed = f"check {quote(str(study))} --key NAME.key --data {quote(str(data))}"
+    print_lines([f"{NEXT}{signed if is_signed_document(study) else f'study invite {quote(str(study))}'}"])

@@ -163,7 +163,8 @@ class StrayValue(InputError):
     """A value is in the place of a question, and is none: of an option, perhaps, that stands before it."""
 
     def __init__(self, value: str) -> None:
-        super().__init__(f'{value!r} is not a question. Write for example "mean(age in 0..110)", or leave it out.')
+        example = '"count(where=age >= 65)" "age in 0..110"' if value == "count" else '"mean(age in 0..110)"'
+        super().__init__(f"{value!r} is not a question. Write for example {example}, or leave it out.")
         self.value = value
 
 
@@ -187,17 +188,20 @@ def epilogue(command: str) -> str:
 
 
 # Folders of runs are named so, with the time behind it.
-RUN = "quietmean-run-"
+RUN, _RECEIPT = "quietmean-run-", "receipt.json"
 
 
 def execution_or_newest(path: Path | None) -> Path:
-    """What was named, or the receipt of the newest run in the working folder, which is said.
+    """What was named; of a run's folder its receipt; of no file, or another folder, that of its newest run, which is said.
 
     Raises :class:`InputError` where neither is there.
     """
-    if path is not None:
-        return path
-    receipts = sorted(Path().glob(f"{RUN}*/receipt.json"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
+    folder = path or Path()
+    if path is not None and (not path.is_dir() or (path / _RECEIPT).is_file()):
+        return path / _RECEIPT if path.is_dir() else path
+    receipts = sorted(folder.glob(f"{RUN}*/{_RECEIPT}"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
+    if not receipts and path is not None:
+        raise InputError(f"folder {path} has no run in it. Name a receipt, an execution file or the folder of a run.")
     if not receipts:
         raise InputError("which execution is not clear. Name a receipt or an execution file; this folder has no run.")
     err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", soft_wrap=True)

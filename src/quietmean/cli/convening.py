@@ -266,7 +266,7 @@ def seal_command(
         session = isinstance(sealed.terms, SessionStudy)
         noun = "session" if session else "study"
         out.print(f"{path} is the signed {noun}. Send it to its {count_of(len(sealed.entries), 'party', 'parties')}.")
-        show(document)
+        show(document, sealing=True)
         command = "send" if sealed.by_file or has_committee(sealed.terms) else "check"
         data = "" if session else " --data FILE"
         out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key" + data)
@@ -299,13 +299,18 @@ def _party(sealed: Sealed, index: int) -> dict[str, Any]:
     return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly, **member}
 
 
+# What a party reads with the code, and what the coordinator reads.
 _COMPARE = "Compare the code by phone. Else the coordinator could fake keys."
+_LET_COMPARE = "The parties compare the code with each other by phone, so that they need not trust you for the keys."
 # So many parties with their keys on the first screen.
 _MOST_KEYS = 4
 
 
-def show(document: dict[str, Any], details: bool = False) -> None:
-    """Show the document to people: what is to be compared first; of many parties the keys with ``details`` only."""
+def show(document: dict[str, Any], details: bool = False, *, sealing: bool = False) -> None:
+    """Show the document to people: what is to be compared first; of many parties the keys with ``details`` only.
+
+    ``sealing``: it is the coordinator who reads it.
+    """
     parties = document["parties"]
     facts = [ShortFact("code", document["words"]), ShortFact("or", document["characters"]), ShortFact("by", document["convener"])]
     if len(parties) <= _MOST_KEYS or details:
@@ -316,7 +321,7 @@ def show(document: dict[str, Any], details: bool = False) -> None:
     if "registrar" in document:
         facts.append(ShortFact("besides", f"up to {document['vouchers']} by vouchers of {document['registrar']}"))
     lines = [f"Study {document['study']!r}, version {document['version']}", *rows(facts)]
-    print_lines([*lines, *marked("KEYS", _COMPARE), f"digest    {document['digest']}"])
+    print_lines([*lines, *marked("KEYS", _LET_COMPARE if sealing else _COMPARE), f"digest    {document['digest']}"])
 
 
 def _role(party: dict[str, Any]) -> str:

@@ -114,8 +114,9 @@ def _ask(subject: str, *, twice: bool) -> bytes:
             ) from None
     elif sys.stdin.isatty():
         text = at_prompt(lambda: getpass(f"{subject}: "))
-        if twice and at_prompt(lambda: getpass("again: ")) != text:
-            raise InputError("the two passphrases are different. Try again.")
+        while twice and at_prompt(lambda: getpass("again: ")) != text:
+            err.print("The two passphrases are different.")
+            text = at_prompt(lambda: getpass(f"{subject}: "))
     else:
         raise InputError(f"the {subject} cannot be asked for without a terminal. Name a file with it in {PASSPHRASE_FILE}.")
     if not text:
@@ -139,8 +140,12 @@ class AtTerminal:
         err.print("\n".join(screen.lines()))
 
     def compared(self, others: Sequence[str]) -> list[str]:
-        text = _answer(f"Who read the same code to you ({printable(', '.join(others))})? Enter for nobody: ")
-        return [name.strip() for name in text.split(",") if name.strip()]
+        while True:
+            text = _answer(f"Who read the same code to you ({printable(', '.join(others))})? Enter for nobody: ")
+            names = [name.strip() for name in text.split(",") if name.strip()]
+            if not (unknown := [name for name in names if name not in others]):
+                return names
+            err.print(printable(f"{unknown[0]!r} is not one of them. Type names as they stand here, with commas between them."))
 
     def yes(self, contract: Agreement, screen: FirstScreen) -> bool:
         word = screen.answer if screen.is_plain else f'"{screen.answer}"'
@@ -157,7 +162,9 @@ class AtTerminal:
             for place, name in enumerate(question.names, 1):
                 err.print(f"  {place}  the same people as in account {printable(name)!r}")
             err.print(f"  0  others: a new account {printable(question.new)!r}, with a budget of its own")
-            return _answer("Type a number: ")
+            while (text := _answer("Type a number: ")) not in map(str, range(len(question.names) + 1)):
+                err.print(f"{printable(repr(text))} is not one of these. Choose 0..{len(question.names)}.")
+            return text
 
 
 def show_contract(contract: Agreement, console: Console) -> None:

@@ -304,7 +304,7 @@ def join_command(
         The signed study or session; or a study file or session file, if all parties have the same one.
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). They never leave
-        this machine. A session needs none here: its program reads its own data.
+        this machine. A session is many means of vectors under one budget. It needs none here: its program reads its own data.
     contributions
         For a committee member: the folder with the contributors' files.
     events

@@ -191,7 +191,7 @@ def new_command(
     if proposed is not None:
         lines += indented("Tip", proposed)
     # First how precise it can be: an invitation comes after.
-    after = f"{THEN}study invite {quote(str(save))} --key YOUR.key"
+    after = f"{THEN}study invite {quote(str(save))}"
     print_lines([*lines, f"{NEXT}plan --study {quote(str(save))} --parties N --records N", after])
 
 

@@ -67,7 +67,8 @@ class AskedTarget(PromiseOptions):
     sensitivity
         By how much at most (L2 norm) a party's value changes when one protected unit is replaced. Default 1.
     domain
-        Instead of sensitivity: where values lie. unit-ball: L2 norm at most 1, which gives sensitivity 2.
+        Use instead of --sensitivity, for vectors. unit-ball: each vector has length 1 at most, so one replaced unit changes it
+        by at most 2.
     convention
         How the sensitivity follows from a domain. For Table II of the CorDP-DME paper only: table-ii. Default: replacement.
     unit
@@ -144,8 +145,9 @@ class SearchOptions:
     calibration
         How the noise is computed. To compare with the IncA paper only: exact-view, or paper (epsilon below 1). Default: exact.
     trials
-        Simulated runs that must all pass the check before a release. If 299 pass, the chance of no result is at most 1 %; if 59
-        pass, at most 5 %. Default: what takes a few seconds; none for more than 500 coalitions.
+        How many runs to simulate. All must pass the privacy check that each run makes before it publishes. If 299 pass, the
+        chance of no result is at most 1 %; if 59 pass, at most 5 %. Default: what takes a few seconds; none for more than 500
+        coalitions.
     no_privacy
         Allow protocols that protect nothing, such as gossip. Refused otherwise.
     details

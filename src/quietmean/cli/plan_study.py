@@ -73,11 +73,11 @@ def plan_study(
 
 def _after(path: Path, options: StudyOptions, sealed: Sealed | None) -> str:
     """What comes after the plan: parties are invited; those that are known look at what they would agree to."""
-    study, key = quote(str(path)), "--key YOUR.key"
+    study = quote(str(path))
     if sealed is None and options.roster is None:
-        return f"study invite {study} {key}"
+        return f"study invite {study}"
     roster = "" if options.roster is None else f" --roster {quote(str(options.roster))}"
-    return f"site contract {study}{roster} {key}"
+    return f"site contract {study}{roster}"
 
 
 def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:

@@ -66,7 +66,7 @@ def _with_data(parties: int) -> str:
 class Row(NamedTuple):
     """A protocol, its error, what a site has to do, whom it trusts, and whether one file is all that it sends.
 
-    ``least``: the error is a lower bound.
+    ``least``: the error is a lower bound, for it was not computed.
     """
 
     name: str
@@ -85,7 +85,7 @@ def _row(candidate: Mapping[str, Any]) -> Row:
 
 
 def _row_left_out(other: Mapping[str, Any]) -> Row:
-    needs = f"see --protocol {other['protocol']}"
+    needs = f"type --protocol {other['protocol']}"
     return Row(other["protocol"], math.sqrt(other["mse_at_least"]), needs, other["trust"], other["by_file"], least=True)
 
 
@@ -97,7 +97,7 @@ def _row_of_committee(way: Mapping[str, Any]) -> Row:
 
 def _kept(rows: Sequence[Row], chosen: str) -> list[Row]:
     """The rows that differ in what they need: the chosen one, a committee, the best and the simplest by file; then the best."""
-    ordered = sorted(rows, key=lambda row: (row.name != chosen, row.error))
+    ordered = sorted(rows, key=lambda row: (row.name != chosen, row.least, row.error))
     by_file = [row for row in ordered if row.by_file and not row.least]
     first = [ordered[0], *(row for row in by_file if row.trust.endswith("members")), *by_file[:1], *by_file[-1:]]
     best = list(dict.fromkeys([*first, *ordered]))[: _ROWS - 1]
@@ -116,7 +116,7 @@ def _title(target: Mapping[str, Any]) -> str:
 def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
     central = float(chosen["mse_central"])
     # The error of one coordinate, in the units of values.
-    lines = [(row.name, (least_text(row.error, 2) if row.least else error_text(row.error)), row.needs, row.trust) for row in rows]
+    lines = [(row.name, "not computed" if row.least else error_text(row.error), row.needs, row.trust) for row in rows]
     lines = [("protocol", "error", "needs", "trust"), *lines]
     if math.isfinite(central):
         lines.append((_CURATOR, error_text(math.sqrt(central)), "", ""))

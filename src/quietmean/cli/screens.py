@@ -149,7 +149,7 @@ class ReceiptScreen:
         if not isinstance(stated, int | float) or result.get("delta") != self.analysis.delta:
             return
         if not _above(found, stated):
-            yield f"{OK}The receipt states realised epsilon {epsilon_shown(stated)}, which is no less."
+            yield f"{OK}The receipt states realised epsilon {epsilon_shown(stated)}, not less than computed here."
             return
         least = self.certificate.exhaustive or self.document["numbers"] == EXACT or _above(self.certificate.at_least, stated)
         yield (

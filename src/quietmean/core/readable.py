@@ -164,10 +164,10 @@ def bound_text(most: float | None) -> str:
     return f"{rounded:,.0f}" if _LARGE <= rounded < _HUGE else f"{rounded:.{_BOUND_DIGITS}g}"
 
 
-def least_text(least: float, digits: int = _BOUND_DIGITS) -> str:
-    """The least that a positive number can be: rounded down."""
-    unit = 10.0 ** (math.floor(math.log10(least)) - digits + 1)
-    return f"{math.floor(least / unit * (1 + 1e-12)) * unit:.{digits}g} or more"
+def least_text(least: float) -> str:
+    """The least that a positive number can be: rounded down, "at least 0.206"."""
+    unit = 10.0 ** (math.floor(math.log10(least)) - _BOUND_DIGITS + 1)
+    return f"at least {math.floor(least / unit * (1 + 1e-12)) * unit:.{_BOUND_DIGITS}g}"
 
 
 def _endless_or_rounded(epsilon: float) -> str:

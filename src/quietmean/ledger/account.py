@@ -374,6 +374,11 @@ class Account:
         """Whether what is charged to each person stays within a budget, this account's or another."""
         return all(budget.after(path).allows(charges_of(path)) for path in self.paths)
 
+    def with_entry(self, entry: LedgerEntry) -> Account:
+        """The account as it would be with this entry of its study, which everybody is in."""
+        entries = (*self.without(entry.study).entries, entry)
+        return replace(self, entries=entries, shares=tuple(studies | {entry.study} for studies in self.shares))
+
     def without(self, study: str) -> Account:
         """The account as it would be had ``study`` not been charged."""
         return replace(self, entries=tuple(entry for entry in self.entries if entry.study != study))

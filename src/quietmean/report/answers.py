@@ -17,6 +17,7 @@ from quietmean.report.pictures import KINDS, forest
 from quietmean.report.plots import correlations, plot
 from quietmean.report.words import listed
 from quietmean.statistics import Answer, Estimates
+from quietmean.statistics.estimate import sentences_of_tests
 from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import (
     NOISE_ERROR,
@@ -178,4 +179,5 @@ def _exact(term: Term, value: float) -> str:
 def _tests(answer: Answer) -> list[str]:
     """Sentences of the tests with a p-value; for two groups the analysis of variance is left out, as it equals the t test."""
     tests = {name: test for name, test in answer.estimates.tests.items() if not math.isnan(test.p_value)}
-    return [test.sentence(name) for name, test in tests.items() if not (name == "anova" and "t-test" in tests)]
+    told = [(name, test) for name, test in tests.items() if not (name == "anova" and "t-test" in tests)]
+    return sentences_of_tests(told, [term.n for term in terms_of(answer.to_json()) if term.noise_error > 0])

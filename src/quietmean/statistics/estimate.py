@@ -132,6 +132,20 @@ class HypothesisTest:
         }
 
 
+def sentences_of_tests(tests: Iterable[tuple[str, HypothesisTest]], n: Iterable[float]) -> list[str]:
+    """Each test in a line, by its name; the first with more degrees of freedom than records says why.
+
+    ``n``: how many records each noisy term is of, NaN where that is not known. The size of the noise is known, so the degrees of
+    freedom of a variance that is mostly noise are more than those of its records.
+    """
+    most, said, lines = max((number for number in n if math.isfinite(number)), default=math.inf), False, list[str]()
+    for name, test in tests:
+        counts_in = not said and any(math.isfinite(degree) and degree > most for degree in test.degrees)
+        said |= counts_in
+        lines.append(f"{test.sentence(name)} (noise counts in)" if counts_in else test.sentence(name))
+    return lines
+
+
 def known(value: float | Sequence[float]) -> Any:
     """A number for JSON, or null for NaN; of a pair, null if an end is NaN."""
     if isinstance(value, int | float):

@@ -23,7 +23,7 @@ from quietmean.core.readable import (
 from quietmean.core.readable_days import day_text, days_text
 from quietmean.core.tables import Kinds, aligned, table_html, table_text
 from quietmean.statistics.compared import compared_in
-from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest
+from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest, sentences_of_tests
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
 
 NOT_REACHED = "not reached"
@@ -206,6 +206,8 @@ def who_is_counted(document: Mapping[str, Any], counted: str = "records") -> str
     present, missing = complete["present"], complete["missing"]
     error, other_error = complete["standard_error_present"] or 0.0, complete["standard_error_missing"] or 0.0
     number, noise = _rounded(present, error), f" (standard error {error_text(error)})" if error else ""
+    if document.get("kind") == "count" and missing is not None and missing <= 2 * other_error:
+        return f"the count itself is n, the {counted} that match"
     if "outside" not in complete:
         # Of a public number both errors are the same one.
         every = "" if missing is None else f" of {_rounded(present + missing, abs(other_error - error) > _ROUNDING * error)}"
@@ -345,8 +347,10 @@ class TidyTests(TableFile):
         return "\n".join(self.sentences())
 
     def sentences(self) -> list[str]:
-        """Each known one in a line."""
-        return [test.sentence(name) for _, name, test in self._tests() if not math.isnan(test.p_value)]
+        """Each known one in a line; the first that has more degrees of freedom than there are records says why."""
+        terms = [term for document in self.documents for term in terms_of(document) if term.noise_error > 0]
+        known_tests = [(name, test) for _, name, test in self._tests() if not math.isnan(test.p_value)]
+        return sentences_of_tests(known_tests, [term.n for term in terms])
 
 
 def _test_row(statistic: str, name: str, test: HypothesisTest) -> dict[str, Any]:

@@ -314,7 +314,8 @@ def _title(agreed: Agreement) -> str:
 
 def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
     facts = [
-        ShortFact("for", _answer_to(agreed)),
+        *([ShortFact("for", purpose)] if (purpose := _purpose(agreed)) else []),
+        ShortFact("result", _result_goes_to(agreed)),
         ShortFact("asks", asked_text(agreed.study)),
         ShortFact("uses", _uses(agreed, own)),
         ShortFact("costs", f"{_costs(agreed)}{f'; {own.left}' if own.left else ''}"),
@@ -347,16 +348,15 @@ def _uses(agreed: Agreement, own: OwnData) -> str:
     return phrase("{columns}, of {rows}", columns=columns, rows=own.rows) if own.rows else columns
 
 
-def _answer_to(agreed: Agreement) -> str:
+def _result_goes_to(agreed: Agreement) -> str:
+    """Who gets the answer, and until when a file is sent."""
     terms = _committee(agreed)
     if terms is not None:
-        return f"an answer that is public; send until {in_words(terms.contribute_by)}"
+        return f"is public; send until {in_words(terms.contribute_by)}"
     if agreed.contributes:
-        return "an answer for anyone who has the files of all sites"
-    means = "means" if agreed.rounds > 1 else "the answer"
+        return "goes to anyone who has the files of all sites"
     whose = f"all {len(agreed.parties)} sites"
-    purpose = _purpose(agreed)
-    return f"{purpose}; {means} for {whose}" if purpose else f"{means} for {whose}"
+    return f"of each round goes to {whose}" if agreed.rounds > 1 else f"goes to {whose}"
 
 
 def _purpose(agreed: Agreement) -> str:
