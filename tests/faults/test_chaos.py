@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,25 +20,17 @@ from quietmean.privacy.charge import Charge
 from support.chaos import Chaos, Tale
 from support.chaos_faults import Fault, chaos_cells, drawn, shrunk
 from support.struck_study import Commands
-from support.struck_ways import prepared_parties
 from support.tally import tally
 
 FIRST, SEEDS = int(os.environ.get("QUIETMEAN_SEED", "0")), int(os.environ.get("QUIETMEAN_SEEDS", "20"))
 
 
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    with prepared_parties() as made:
-        made.ask({"prepare": ["quietmean.drop", "quietmean.cli.servers", "support.watched"]})
-        yield made
-
-
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
-def test_a_seed(seed: int, own_folders: None, commands: Commands, tmp_path: Path) -> None:
+def test_a_seed(seed: int, own_folders: None, parties: Commands, tmp_path: Path) -> None:
     feature, way, cell, faults = drawn(seed)
 
     def told(name: str, those: Sequence[Fault]) -> Tale:
-        tale = Chaos(commands, tmp_path / name, way, cell, those).tell()
+        tale = Chaos(parties, tmp_path / name, way, cell, those).tell()
         if not tale.wrong:
             shutil.rmtree(tmp_path / name)
         return tale
@@ -57,10 +49,10 @@ def test_few_seeds_have_all_ways() -> None:
     assert {way for _, way, _ in chaos_cells()} == {drawn(seed)[1] for seed in range(20)}
 
 
-def test_what_the_checker_sees(own_folders: None, commands: Commands, tmp_path: Path) -> None:
+def test_what_the_checker_sees(own_folders: None, parties: Commands, tmp_path: Path) -> None:
     """Each thing that must not be, put among the files of a session that went well."""
     _, way, cell = next(found for found in chaos_cells() if found[:2] == ("cordp-dme", "session"))
-    chaos = Chaos(commands, tmp_path / "study", way, cell, [])
+    chaos = Chaos(parties, tmp_path / "study", way, cell, [])
     assert chaos.tell().wrong == []
     folder, first = chaos.folder, next((chaos.folder / "watched").glob("north.secrets")).read_text().splitlines()[0]
     sent = folder / "watched" / "north.sent"

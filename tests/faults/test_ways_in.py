@@ -6,13 +6,13 @@ The seed is QUIETMEAN_SEED, 0 if it is not given, and printed: a failing cell sa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.struck_study import Commands
-from support.struck_ways import APART, YES, StruckParties, changes_of, feature_cells, prepared_parties, table, write_cell_policy
+from support.struck_ways import APART, YES, StruckParties, changes_of, feature_cells, table, write_cell_policy
 from support.ways_in import MEMBERS, NAMES, WAYS, Cell, Consortium
 
 SEED = os.environ.get("QUIETMEAN_SEED", "0")
@@ -20,12 +20,6 @@ CELLS = {(feature, cell.way): cell for feature, cell in feature_cells()}
 TAKEN, REFUSED = ([cell for cell in CELLS if (table()[cell[0]][cell[1]] == YES) is taken] for taken in (True, False))
 # One party runs all or folds the files of all; members can do without one who comes late.
 _RESULTS = {"run": {1}, "file": {1}, "committee": {len(MEMBERS) - 1, len(MEMBERS)}}
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    with prepared_parties() as made:
-        yield made
 
 
 def test_the_table_has_every_feature_in_every_way() -> None:
@@ -48,13 +42,13 @@ def consortium(cell: Cell, folder: Path, free_ports: Callable[[int], list[int]])
 @pytest.mark.sampled
 @pytest.mark.parametrize(("feature", "way"), TAKEN)
 def test_a_cell(
-    feature: str, way: str, own_folders: None, tmp_path: Path, free_ports: Callable[[int], list[int]], commands: Commands
+    feature: str, way: str, own_folders: None, tmp_path: Path, free_ports: Callable[[int], list[int]], parties: Commands
 ) -> None:
     cell = CELLS[feature, way]
-    parties = consortium(cell, tmp_path, free_ports)
+    study = consortium(cell, tmp_path, free_ports)
     print(f"QUIETMEAN_SEED={SEED}")
     seed = f"{SEED} {feature} {cell.way}"
-    results = StruckParties(commands, parties, seed, changes_of(feature)).results()
+    results = StruckParties(parties, study, seed, changes_of(feature)).results()
     assert len(results) in _RESULTS.get(cell.way, {len(NAMES)})
     # Who comes again to a session has the rounds that are left.
     whole, apart = max(results, key=len), APART.get(feature, 1e-9)
