@@ -38,6 +38,8 @@ _LEVELS = named("levels", "A", "B", file='levels = ["A", "B"]')
 _BOOLEAN = named("boolean", file="boolean = true")
 # The eighth powers of values, which the errors of variances need, must be finite.
 LARGEST_BOUND = 1e30
+# The bounds of a column of which nothing is known.
+ANY_NUMBER = 1e18
 
 
 def domain_alone(name: str, form: str = "LOW..HIGH") -> str:
@@ -239,6 +241,11 @@ class Column(BaseModel):
     def categories(self) -> tuple[str, ...]:
         """The levels of the column without ``missing``; none of a column of numbers."""
         return (NO, YES) if self.boolean else (*self.levels, OTHER) if self.other else self.levels
+
+    @property
+    def may_be_any(self) -> bool:
+        """Is nothing known of where its numbers lie?"""
+        return (self.low, self.high) == (-ANY_NUMBER, ANY_NUMBER)
 
     @property
     def described_levels(self) -> tuple[str, ...]:

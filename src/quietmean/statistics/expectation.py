@@ -151,7 +151,7 @@ class Expectation:
         return {
             name: USUAL_SPREAD * columns[name].width
             for name in columns_of(statistic, self.workload)
-            if columns[name].numeric and not (columns[name].guess or columns[name].origin)
+            if columns[name].numeric and not (columns[name].guess or columns[name].origin or columns[name].may_be_any)
             if not (name == statistic.subject and "sd" in expect)
         }
 

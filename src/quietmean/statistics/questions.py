@@ -17,8 +17,8 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
-from quietmean.statistics.columns import CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn, is_number
-from quietmean.statistics.kinds.first_look import ANY_NUMBER, FirstLook
+from quietmean.statistics.columns import ANY_NUMBER, CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn, is_number
+from quietmean.statistics.kinds.first_look import FirstLook
 from quietmean.statistics.names import cut, in_brackets, names_of, one_blank, quoted, split, unquoted
 from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text
 from quietmean.statistics.statistic import Statistic

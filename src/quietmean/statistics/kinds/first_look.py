@@ -21,8 +21,7 @@ from quietmean.statistics.linear import LinearMap
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.tails import Z
 
-# The bounds of a column of which nothing is known, and between which powers of two it is cut.
-ANY_NUMBER = 1e18
+# Between which powers of two a column is cut of which nothing is known.
 _LEAST_POWER, _MOST_POWER = -40, 60
 # Cells between two bounds that are known to be too wide, coarse and fine.
 _COARSE, _FINE = 32, 1024
@@ -45,7 +44,7 @@ def _cells_of(power: int) -> int:
 def _edges(column: Column) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Coarse and fine edges; every coarse one is among the fine ones."""
     low, high = column.low, column.high
-    if (low, high) != (-ANY_NUMBER, ANY_NUMBER):
+    if not column.may_be_any:
         fine = np.linspace(low, high, _FINE + 1)
         return tuple(fine[:: _FINE // _COARSE].tolist()), tuple(fine.tolist())
     coarse = [2.0**power for power in range(_LEAST_POWER, _MOST_POWER)]
@@ -101,7 +100,8 @@ class FirstLook(Statistic):
             terms = (LOW, HIGH, LEFT_OUT)
             limits = ((column.low, column.high), (column.low, column.high), (0.0, 1.0))
             unknown = [Estimate.unknown(term, ends) for term, ends in zip(terms, limits, strict=True)]
-            return Estimates.of([*unknown, missing_term(*missing)], flags=[Flag(HIDING[1], text, terms)], noise_only=True)
+            flag = Flag(HIDING[1], text, terms)
+            return Estimates.of([*unknown, missing_term(*missing)], flags=[flag], noise_only=True, headline=(LEFT_OUT,))
         lows, highs, outside = span
         left_out = Estimate.normal(LEFT_OUT, *look.part(look.fine, outside), 0.0, (0.0, 1.0))
         flags = []
@@ -112,7 +112,7 @@ class FirstLook(Statistic):
         near = _NEAR_ZERO * (highs[0] - lows[0])
         lows, highs = [0.0 if 0 < low <= near else low for low in lows], [0.0 if -near <= high < 0 else high for high in highs]
         ends = [_proposed(LOW, lows, column), _proposed(HIGH, highs, column)]
-        estimates = Estimates.of([*ends, left_out, missing_term(*missing)], flags=flags, noise_only=True)
+        estimates = Estimates.of([*ends, left_out, missing_term(*missing)], flags=flags, noise_only=True, headline=(LEFT_OUT,))
         return replace(estimates, reason="what is proposed is of these records, not of a population")
 
 

@@ -148,6 +148,10 @@ def _column(column: Column, imputed: bool) -> str:
 def column_text(column: Column, missing: str) -> str:
     """Name a column with what its cells may be. ``missing``: what is said of missing cells; of yes or no they are none."""
     levels = phrase("yes or no") if column.boolean else ", ".join(column.described_levels)
-    domain = levels or phrase("{low} to {high}", low=f"{column.low:g}", high=f"{column.high:g}")
+    domain = (
+        levels
+        or (phrase("any number") if column.may_be_any else "")
+        or phrase("{low} to {high}", low=f"{column.low:g}", high=f"{column.high:g}")
+    )
     # Of yes or no none is missing.
     return phrase("{column} ({values})", column=column.name, values=chained((domain, "" if column.boolean else missing)))
