@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import LinearConstraint, minimize
 
 import quietmean as qm
 from quietmean.cli.main import main
@@ -19,6 +21,7 @@ from quietmean.core.arrays import Array, Ints
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.features import Axis
 from quietmean.statistics.kinds.synthetic_table import SyntheticTable, axis_of
 from quietmean.statistics.names import quoted
 from quietmean.statistics.registry import parse_statistic, read_text
@@ -124,19 +127,40 @@ def test_rows_are_stratified_along_the_tree() -> None:
     assert np.abs(made.sum(axis=child) - 5000 * joint.sum(axis=child)).max() < 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 6), st.sampled_from([0.0, 0.01, 1.0, 100.0]))
 def test_a_fitted_table_has_its_margins_and_is_nowhere_negative(seed: int, rows: int, columns: int, noise: float) -> None:
     rng = np.random.default_rng(seed)
     first, second = (nearest_parts(rng.normal(0.2, 1, size)) for size in (rows, columns))
-    fitted = with_margins(
-        rng.dirichlet(np.ones(rows * columns)).reshape(rows, columns) + rng.normal(0, noise, (rows, columns)), first, second
-    )
+    released = rng.dirichlet(np.ones(rows * columns)).reshape(rows, columns) + rng.normal(0, noise, (rows, columns))
+    fitted = with_margins(released, first, second)
     assert fitted.min() >= 0
     assert np.abs(fitted.sum(axis=1) - first).max() < 1e-6
     assert np.abs(fitted.sum(axis=0) - second).max() < 1e-6
     again = with_margins(fitted, first, second)
     assert np.abs(again - fitted).max() < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fitted_table_is_the_nearest_of_all_that_have_its_margins(seed: int) -> None:
+    """By another solver, of quadratic programs."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4))
+    released = np.outer(first, second) + rng.normal(0, 0.25, (3, 4))
+    sums = np.vstack([np.kron(np.eye(3), np.ones(4)), np.kron(np.ones(3), np.eye(4))])
+    solve: Any = minimize
+    found = solve(
+        lambda cells: ((cells - released.ravel()) ** 2).sum(),
+        np.outer(first, second).ravel(),
+        jac=lambda cells: 2 * (cells - released.ravel()),
+        bounds=[(0, None)] * 12,
+        constraints=LinearConstraint(sums[:-1], np.concatenate([first, second])[:-1], np.concatenate([first, second])[:-1]),
+        options={"ftol": 1e-14, "maxiter": 500},
+        method="SLSQP",
+    )
+    fitted = with_margins(released, first, second)
+    assert (fitted < 1e-6).any()
+    assert np.abs(fitted.ravel() - found.x).max() < 1e-5
 
 
 @settings(max_examples=40)
@@ -148,6 +172,19 @@ def test_the_nearest_parts_are_the_nearest(values: list[float]) -> None:
     others = np.random.default_rng(2).dirichlet(np.ones(len(values)), 200)
     nearest = np.sum((parts - values) ** 2)
     assert (((others - values) ** 2).sum(axis=1) >= nearest - 1e-9).all()
+
+
+@settings(max_examples=100)
+@given(st.floats(-50, 50), st.floats(0.01, 90), st.integers(1, 12), st.integers(0, 2), st.booleans())
+def test_the_numbers_in_a_bin_are_all_that_are_there(low: float, width: float, bins: int, digits: int, exact: bool) -> None:
+    """Also where edges are numbers with so many digits themselves."""
+    ends = (round(low, 1), round(low, 1) + round(width, 1) + 1) if exact else (low, low + width)
+    axis = Axis.of(Column(name="x", low=ends[0], high=ends[1]), None, bins)
+    every = np.arange(math.floor(ends[0] * 10**digits) - 1, math.ceil(ends[1] * 10**digits) + 2)
+    values = np.array([round(int(k) / 10**digits, digits) for k in every])
+    cells = axis.place({"\0raw x": values})
+    for cell in range(1, len(axis.edges)):
+        assert list(axis.numbers_in(cell, digits)) == every[cells == cell].tolist()
 
 
 def cut(table: pl.DataFrame) -> list[Ints]:
@@ -208,6 +245,9 @@ def test_at_the_edge_rows_are_made_all_the_same(records: int, noise: float, priv
     """All noise, nearly no records, most released counts negative."""
     made = synthetic_rows(receipt(ALL, people(records), noise, private=private), 50)
     assert len(made.rows()) == 50
+    for parts in (*made._source.tree.alone, *made._source.tree.joint.values()):
+        assert parts.min() >= 0
+        assert parts.sum() == pytest.approx(1)
     assert "Note" in repr(made)
     json.dumps(made.to_json(), allow_nan=False)
 

@@ -173,19 +173,14 @@ class Axis:
             return texts[0] if first == end else " to ".join(texts)
         return f"({a:g}, {b:g}]" if self.closed == "right" else f"[{a:g}, {b:g}{']' if last else ')'}"
 
-    def inside_bin(self, place: int, step: float) -> tuple[int, int]:
-        """The first and the last multiple of a step in the bin of this cell, as multiples; the first is the greater of none.
-
-        For a column of whole numbers and a step of 1 all that count there as themselves.
-        """
-        a, b = self.edges[place - 1], self.edges[place]
-        last = place == len(self.edges) - 1
-        first, end = math.ceil(a / step) - 1, math.floor(b / step) + 1
-        while first * step < a:
-            first += 1
-        while end * step > b or (end * step == b and not last):
-            end -= 1
-        return first, end
+    def numbers_in(self, cell: int, digits: int) -> range:
+        """The numbers in the bin of this cell that have so many digits behind the point, as multiples of the last digit."""
+        a, b = self.edges[cell - 1], self.edges[cell]
+        first, end = (math.floor(edge * 10.0**digits) for edge in (a, b))
+        last = cell == len(self.edges) - 1
+        near = [k for k in range(first - 1, first + 2) if round(k / 10.0**digits, digits) >= a]
+        over = [k for k in range(end - 1, end + 2) if (value := round(k / 10.0**digits, digits)) > b or (value == b and not last)]
+        return range(near[0], over[0] if over else end + 2)
 
     def _whole_numbers(self, a: float, b: float, last: bool) -> tuple[int, int]:
         """The first and the last whole number of a bin."""

@@ -226,12 +226,11 @@ def _values(axis: Axis, cells: Ints, stream: BitStream) -> list[Any]:
 
 
 def _in_bin(axis: Axis, cell: int, digits: int, chance: float) -> float:
-    step = 10.0**-digits
-    first, last = axis.inside_bin(cell, step)
-    if last < first:
+    numbers = axis.numbers_in(cell, digits)
+    if not numbers:
         low, high = axis.edges[cell - 1], axis.edges[cell]
         return low + chance * (high - low)
-    return round((first + math.floor(chance * (last - first + 1))) * step, digits)
+    return round(numbers[math.floor(chance * len(numbers))] / 10.0**digits, digits)
 
 
 def _compared(source: Source, cells: Ints) -> Iterator[TableMade]:
