@@ -185,7 +185,7 @@ class SyntheticRows(MadeUpRows):
 def _held_out(others: Sequence[TableMade]) -> str:
     """What pairs say that were released, and that the rows were not made to have."""
     if not others:
-        return "no pair beside these was released. How columns go together otherwise is not known."
+        return "No pair beside these was released. How columns go together otherwise is not known."
     worst = max(others, key=lambda table: table.distance - table.noise)
     distance, noise = (sum(getattr(table, name) for table in others) / len(others) for name in ("distance", "noise"))
     return (
