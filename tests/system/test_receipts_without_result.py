@@ -85,7 +85,7 @@ def test_a_party_that_waits_alone_has_its_receipt_or_its_budget_back(site: Site,
     Path("study.toml").write_text(Path("study.toml").read_text().replace("[study]", "[study]\nstart_timeout = 0.3"))
     said = fails(shlex.split(f"{LINE.replace('port 8', '')}"), capsys, code=3, warned=True)
     assert "did not start within 0.3 s" in said
-    assert "What was reserved in the ledger is given back" in said
+    assert "What was reserved in the ledger is given back. Agree on a time, and type the same command again." in said
     assert not Path("end.json").exists()
     assert reserved() == 0.0
 

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import quietmean as qm
+from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, registry
 from quietmean.statistics.names import quoted, unquoted
@@ -237,3 +238,29 @@ def test_a_document_of_before_is_written_in_questions_that_say_what_it_meant() -
     text = study_text(terms, asks=True)
     assert {'  "x in 0..1 [missing=centre]",', '  "linear-regression(y ~ x, robust=false)",'} <= set(text.splitlines())
     assert StudyTerms.from_tables(tomllib.loads(text), "study.toml").context() == terms.context()
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("linear-regression(age in 0..110 ~ sex)", "linear-regression(age ~ sex in LOW..HIGH)"),
+        ("histogram(sex)", "histogram(sex in LOW..HIGH)"),
+    ],
+)
+def test_a_column_of_either_kind_is_told_both_ways_to_declare_it(text: str, asked: str) -> None:
+    with pytest.raises(InputError) as told:
+        _asked(text)
+    assert f"sex has no bounds. For numbers write {asked}, for levels sex in {{A, B}}." in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("cells", "levels"), [("f,m,,f", True), ("3,4,,5", False), ("2020-01-02,", False), (",", False), ("f,3", False)]
+)
+def test_data_with_texts_leave_levels_alone(cells: str, levels: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(["age,sex", *(f"3,{cell}" for cell in cells.split(","))]))
+    with pytest.raises(SystemExit):
+        main(["run", str(table), "--parties", "2", "linear-regression(age in 0..110 ~ sex)"])
+    told = capsys.readouterr().err
+    assert ("sex has no levels. Write linear-regression(age ~ sex in {A, B})." in told) == levels
+    assert ("sex has no bounds. For numbers write " in told) != levels

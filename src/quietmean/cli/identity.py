@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.table import Table
 
 from quietmean.cli.console import at_prompt, err, out, output, print_json, printable
-from quietmean.cli.screens import NEXT
+from quietmean.cli.screens import NEXT, OR, with_remark
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.readable import indented
 from quietmean.core.readable import printable as without_controls
@@ -69,8 +69,12 @@ def new_command(
         document = {"key": str(key), "public_key": identity.public_key, "name": name, "address": address}
         print_json({**document, "revocation": str(_revocation_path(key))})
         return
-    of_key = f"accept STUDY.invitation --key {quote(str(key))} --name {quote(name)}"
-    for line in (*kept(key), f"{NEXT}{of_key}", *indented("Public", _PUBLIC)):
+    steps = [
+        f"accept STUDY.invitation --key {quote(str(key))} --name {quote(name)}",
+        f"study invite STUDY --key {quote(str(key))}",
+    ]
+    next_lines = [*with_remark(f"{NEXT}{steps[0]}", "as a party"), *with_remark(f"{OR}{steps[1]}", "as coordinator")]
+    for line in (*kept(key), *next_lines, *indented("Public", _PUBLIC)):
         out.print(f"# {without_controls(line)}")
     out.print(Roster.table(entry).rstrip("\n"))
 

@@ -27,7 +27,7 @@ import quietmean
 from quietmean.cli.common import FIRST_OPTIONS, GROUPS, Common, StrayValue, command_of, epilogue
 from quietmean.cli.console import fail, out, output_options, warn
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of, sentence_of_stray
-from quietmean.core.errors import InputError, QuietmeanError, StorageError
+from quietmean.core.errors import InputError, NotStarted, QuietmeanError, StorageError, in_sentences
 from quietmean.core.keywords import as_argument, called_by_command
 from quietmean.core.logs import hide_error_texts
 from quietmean.core.outage import ONCE_MORE, Trouble, outage_of, trouble_of
@@ -371,6 +371,9 @@ def _run(tokens: list[str]) -> None:
         fail(sentence_of(error, app, command, tokens), 2)
     except StrayValue as error:
         fail(sentence_of_stray(error, app, command, tokens), error.exit_code)
+    except NotStarted as error:
+        again = "" if error.for_good else "Agree on a time, and type the same command again"
+        fail(in_sentences(error, again) if again else str(error), error.exit_code)
     except QuietmeanError as error:
         fail(str(error), error.exit_code)
     except (MemoryError, ImportError, RuntimeError) as error:

@@ -192,7 +192,8 @@ def show_all(answer: dict[str, Any]) -> None:
         beyond = "even out of its bounds, " if float(moved["largest"]) > float(answer["target"]["sensitivity"]) else ""
         sentences += [
             "a party that lies can move each number of the mean by at most "
-            f"{bound_text(float(moved['largest']))}, {beyond}if all weigh the same; {Checked(moved['checked']).sentence}",
+            f"{bound_text(float(moved['largest']))}, {beyond}if all weigh the same",
+            Checked(moved["checked"]).sentence,
             *moved.get("unnoticed", ()),
         ]
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]

@@ -41,9 +41,11 @@ from quietmean.core.outage import refuse_outage
 from quietmean.node.monitor import now, place_of, sentence, wait_of
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.coding import what_did_not_fit
+from quietmean.statistics.columns import UndeclaredColumn
 from quietmean.statistics.registry import is_statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import account_name
+from quietmean.studies.data.preview import holds_texts
 from quietmean.studies.data.sources import parties_of_table, query_of_data
 from quietmean.studies.outcome.feasible import feasible
 from quietmean.studies.outcome.forecast import Forecast
@@ -120,14 +122,17 @@ def run_command(
         raise InputError(f"{str(data)!r} stands where the file belongs. Write quietmean run FILE {shlex.quote(str(data))}.")
     refuse_stray(ask, is_statistic)
     committee = committee.shaped(options.of_committee())
-    study = StudyTerms.parse(
-        {
-            "name": account_name(data),
-            "ask": ask,
-            **committee.fields({**target.fields(), "options": options.chosen()}),
-            **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
-        }
-    )
+    try:
+        study = StudyTerms.parse(
+            {
+                "name": account_name(data),
+                "ask": ask,
+                **committee.fields({**target.fields(), "options": options.chosen()}),
+                **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
+            }
+        )
+    except UndeclaredColumn as undeclared:
+        raise (undeclared.of_texts() if holds_texts(data, undeclared.name) else undeclared) from None
     with no_answer_shown(), new_folder(out) as folder:
         run_local_study(study, data, rehearsal, folder, details=details, json=json)
 

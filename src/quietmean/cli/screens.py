@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.fields import Hints
 
 BELOW = "    "
-NEXT, THEN = "Next      quietmean ", "Then      quietmean "
+NEXT, THEN, OR = "Next      quietmean ", "Then      quietmean ", "Or        quietmean "
 MORE = "More      the same command with --details"
 # Where the text of a row begins that says something of a study.
 _ROW = 13

@@ -47,13 +47,24 @@ def domain_alone(name: str, form: str = "LOW..HIGH") -> str:
     return f'Add "{name} in {form}" as {named("alone", file="a text of its own in ask")}'
 
 
+# What a column lacks that may hold numbers or levels.
+EITHER = "bounds or levels"
+
+
 class UndeclaredColumn(InputError):
     """A statistic needs a column that nothing is said of: its ``name``, the ``known`` ones, and what it lacks."""
 
     def __init__(self, name: str, known: tuple[str, ...], lacks: str = "bounds", asked: str = "") -> None:
-        self.name, self.known, self.lacks = name, known, lacks
-        remedy = f"Write {asked}" if asked else domain_alone(name, self.form)
-        super().__init__(f"{name} has no {lacks}{nearest(name, known)}. {remedy}.")
+        self.name, self.known, self.lacks, self._asked = name, known, lacks, asked
+        both = f"For numbers write {asked}, for levels {name} in {{A, B}}"
+        remedy = domain_alone(name, self.form) if not asked else both if lacks == EITHER else f"Write {asked}"
+        super().__init__(f"{name} has no {'bounds' if lacks == EITHER else lacks}{nearest(name, known)}. {remedy}.")
+
+    def of_texts(self) -> UndeclaredColumn:
+        """The error where the data hold texts in it: of a column that may have numbers or levels, it lacks levels."""
+        if self.lacks != EITHER:
+            return self
+        return UndeclaredColumn(self.name, self.known, "levels", self._asked.replace(" in LOW..HIGH", " in {A, B}"))
 
     @property
     def form(self) -> str:
@@ -392,7 +403,7 @@ class Columns:
 
     def __getitem__(self, name: str) -> Column:
         """The column of a name. Raises :class:`InputError` for a column that is not declared, with the nearest one that is."""
-        return self._of(name, "bounds")
+        return self._of(name, EITHER)
 
     def _of(self, name: str, lacks: str) -> Column:
         if name not in self._by_name:
@@ -402,7 +413,7 @@ class Columns:
 
     def number(self, name: str) -> Column:
         """A column with bounds. Raises :class:`InputError` for any other."""
-        column = self[name]
+        column = self._of(name, "bounds")
         if not column.numeric:
             raise InputError(f"column {name!r} has levels and no bounds. Choose a column of numbers, or proportion({name}).")
         return column

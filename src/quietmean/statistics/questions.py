@@ -304,7 +304,7 @@ def _end(name: str, domain: str, text: str) -> float | str:
     if end is None:
         raise InputError(
             f"{as_name(name)} in {domain} has {text.strip()!r}, which is neither a number nor a day. Write {as_name(name)} in "
-            f"0..100 or {as_name(name)} in 2020-01-01..2024-12-31."
+            f"0..100 for numbers, {as_name(name)} in 2020-01-01..2024-12-31 for days or {as_name(name)} in {{A, B}} for levels."
         )
     return end
 
