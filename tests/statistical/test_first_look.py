@@ -18,7 +18,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.statistics.kinds.first_look import FirstLook
 from quietmean.statistics.workload import Workload
 from quietmean.studies.agreement.any_study import facts_of
-from quietmean.studies.agreement.first_look import Proposal
+from quietmean.studies.agreement.first_look import ProposedBounds
 from quietmean.studies.agreement.study import StudyTerms
 
 RECORDS, SEED, STUDIES = 10_000, 20281130, 40
@@ -168,7 +168,7 @@ def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     study = StudyTerms.load(Path("study.toml"))
     assert study.first_look is not None
     assert study.first_look.edited == ()
-    assert study.context()["first_look"]["digest"] == Proposal.load(Path("look/receipt.json")).digest
+    assert study.context()["first_look"]["digest"] == ProposedBounds.load(Path("look/receipt.json")).digest
     with pytest.warns(UserWarning, match="outside their bounds"):
         result = qm.Study.load("study.toml").run("p.csv", parties=3)
     told = {row["name"]: row for row in result.rows()}
@@ -184,7 +184,7 @@ def test_of_a_column_without_values_nothing_is_known_and_the_next_study_says_so(
     with pytest.warns(UserWarning, match="missing"):
         result = qm.Study(["first-look(none)", "first-look(age)"], epsilon=9.0, protocol="central-dp").run(frame, parties=2)
     document = result.to_json()
-    proposal = Proposal.of_result(document)
+    proposal = ProposedBounds.of_result(document)
     assert proposal.not_known == ("none",)
     assert set(proposal.columns) == {"age"}
     with pytest.raises(InputError, match=r"could not tell bounds of 1 column: none\. Write none in LOW\.\.HIGH, or leave"):

@@ -89,7 +89,7 @@ def test_the_first_screen_has_one_short_sentence_without_an_alarm(
     """Whatever the report lists: as many statistics as there are, and answers without a bound."""
     told = replace(TOLD, moves=moves, unnoticed=("nobody notices",))
     print_influence({"influence": told.to_json()})
-    assert capsys.readouterr().out == f"{said}\n"
+    assert " ".join(capsys.readouterr().out.split()) == said
     assert "any amount" not in said
     assert len(said.split()) <= 20
 
@@ -132,7 +132,7 @@ def test_of_the_sums_of_a_result_one_sentence_is_said_at_one_place(lies: int, ca
     assert [flag for answer in outcome.answers for flag in answer.estimates.flags if flag.code == "unchecked"] == []
     report = StudyReport.of_outcome("ages", outcome, [*"abcd"], messages=1, bytes=1, seconds=1.0)
     print_influence(outcome.certificate_json())
-    for told in (" ".join(report.influence), capsys.readouterr().out):
+    for told in (" ".join(report.influence), " ".join(capsys.readouterr().out.split())):
         assert told.count(sentence) == 1
         assert "needs the sums of all" not in told
     # Pages without the answers have it in either case.

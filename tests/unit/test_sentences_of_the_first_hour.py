@@ -114,7 +114,7 @@ def test_a_machine_whose_processes_cannot_reach_each_other_says_so_at_once(
     monkeypatch.setattr("quietmean.node.local.socket.create_connection", unreachable)
     table = tmp_path / "ages.csv"
     table.write_text("age\n40\n50\n60\n")
-    line = f"run --data {table} 'mean(age in 0..110)' --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
+    line = f"run --data {table} 'mean(age in 0..110)' --parties 3 --epsilon 8 --protocol local-dp --accept-wide --processes"
     said = fails([*shlex.split(line), "--out", str(tmp_path / "out")], capsys)
     assert "127.0.0.1, which is unreachable (Network is unreachable). Bring the loopback interface up" in said
 
@@ -132,8 +132,8 @@ def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFix
     ):
         report("a", event_json(event))
     assert shown == [
-        f"[1/4] 3 processes, {Phase.AGREEMENT.label}, a waits for b, c until 2090-01-01 12:00",
-        "[2/4] 3 processes, mixing: exchange 1 of 2 [#####.....], a waits for b until 2090-01-01 12:00",
+        f"[1/4] 3 parties, {Phase.AGREEMENT.label}, a waits for b, c until 2090-01-01 12:00",
+        "[2/4] 3 parties, mixing: exchange 1 of 2 [#####.....], a waits for b until 2090-01-01 12:00",
     ]
     assert capsys.readouterr().err == "quietmean: a: no space beside a.store. Make room, the study goes on.\n"
 

@@ -35,7 +35,7 @@ from quietmean.core.readable import printable as readable_line
 from quietmean.statistics.printed import lines_of_terms, notes_of, sentences_about
 from quietmean.statistics.questions import as_name
 from quietmean.statistics.tidy import about_n
-from quietmean.studies.agreement.first_look import Proposal
+from quietmean.studies.agreement.first_look import ProposedBounds
 from quietmean.studies.outcome.first_screen import first_screen
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def next_step(document: Mapping[str, Any], receipt: str, named: str | None = Non
 
     ``named``: how the second names the receipt, where it need not.
     """
-    proposed = Proposal.of_result(document).columns
+    proposed = ProposedBounds.of_result(document).columns
     if not proposed:
         return f"verify receipt {quote(receipt) if named is None else named}".rstrip()
     asked = " ".join(quote(f"mean({as_name(name)})") for name in proposed)

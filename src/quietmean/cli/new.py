@@ -30,7 +30,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.any_study import facts_of, is_study, study_text
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.dictionary import Dictionary
-from quietmean.studies.agreement.first_look import Proposal
+from quietmean.studies.agreement.first_look import ProposedBounds
 from quietmean.studies.outcome.feasible import require_in_general
 
 
@@ -164,7 +164,7 @@ def new_command(
     if listed is not None:
         fields["column"] = list(listed.columns.values())
     if first_look is not None:
-        proposed_columns, looked = Proposal.load(first_look).chosen(ask, named_in(ask))
+        proposed_columns, looked = ProposedBounds.load(first_look).chosen(ask, named_in(ask))
         fields |= {"column": [*fields.get("column", []), *proposed_columns], "first_look": looked.model_dump()}
     typed = (
         {"name": name or save.stem}

@@ -179,5 +179,5 @@ def _exact(term: Term, value: float) -> str:
 def _tests(answer: Answer) -> list[str]:
     """Sentences of the tests with a p-value; for two groups the analysis of variance is left out, as it equals the t test."""
     tests = {name: test for name, test in answer.estimates.tests.items() if not math.isnan(test.p_value)}
-    told = [(name, test) for name, test in tests.items() if not (name == "anova" and "t-test" in tests)]
-    return sentences_of_tests(told, [term.n for term in terms_of(answer.to_json()) if term.noise_error > 0])
+    shown = [(name, test) for name, test in tests.items() if not (name == "anova" and "t-test" in tests)]
+    return sentences_of_tests(shown, [term.n for term in terms_of(answer.to_json()) if term.noise_error > 0])

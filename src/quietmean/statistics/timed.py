@@ -51,7 +51,7 @@ class Observed(Axis):
 
     @property
     def cuts(self) -> tuple[float, ...]:
-        """None: which of two times is earlier is no matter of the bins of each."""
+        """None: the bins of two times do not say which is earlier."""
         return ()
 
     def events(self) -> dict[Hashable, Array]:

@@ -1,6 +1,6 @@
-"""Survey weights: totals and ratios of records that stand for several units of a population, with design-based intervals.
+"""Survey weights: totals and ratios of records that represent several units of a population, with design-based intervals.
 
-Record i stands for w_i units, up to the public cap. A total is the sum of w y (Horvitz and Thompson), a mean or a part the ratio
+Record i represents w_i units, up to the public cap. A total is the sum of w y (Horvitz and Thompson), a mean or a part the ratio
 of two of them. Variances of sampling are those of drawing with replacement, linearised: n / (n - 1) times the sum of squares of z
 about their mean, z = w y of a total and z = w (y - ratio) / (sum of w) of a ratio, as in R's ``survey``. With the public size N
 of the population they are multiplied by 1 - n / N. With strata they are those within each, added up; with clusters (primary

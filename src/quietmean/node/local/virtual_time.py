@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps: whoever sleeps is woken at once, at the time that the clock then shows.
+"""An event loop whose clock jumps: who sleeps is woken at once, at the time that the clock then shows.
 
 A study that takes minutes of time-outs runs in milliseconds, and always in the same order.
 """

@@ -1,4 +1,4 @@
-"""The front of a server for strangers: whoever only connects, or connects too often, keeps nobody else waiting."""
+"""The front of a server for strangers: who only connects, or connects too often, keeps nobody else waiting."""
 
 from __future__ import annotations
 

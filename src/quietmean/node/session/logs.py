@@ -102,7 +102,7 @@ def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
     return _decoded(bytes(raw), parties, rounds)
 
 
-# Parties of one process are told the same bytes, each by all others.
+# Parties of one process hear the same bytes, each from all others.
 @lru_cache(maxsize=1024)
 def _decoded(raw: bytes, parties: int, rounds: int) -> PartyLog:
     limit = Limits.of_study(parties, rounds, 0).log

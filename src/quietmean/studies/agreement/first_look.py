@@ -22,7 +22,7 @@ from quietmean.statistics.registry import parse_statistic, read_text
 class LookedAt(BaseModel):
     """Where the bounds of a study come from: the ``digest`` of what a first look proposed, and the columns that were ``edited``.
 
-    Who edits knows perhaps what no first look told: these bounds are declared by the coordinator, as others are.
+    The coordinator declares edited bounds, as all others of a study without a look.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,13 +32,13 @@ class LookedAt(BaseModel):
 
     @property
     def text(self) -> str:
-        """What parties are told of it."""
+        """What parties read of it."""
         by_hand = f"; edited by hand: {', '.join(self.edited)}" if self.edited else ""
         return f"proposed by a first look ({self.digest[:8]}){by_hand}"
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ProposedBounds:
     """The bounds that a first look proposes, as columns of a study by name, and the columns of which it could tell none."""
 
     columns: Mapping[str, Mapping[str, Any]]
