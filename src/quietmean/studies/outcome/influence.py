@@ -208,7 +208,11 @@ class StudyInfluence:
         return bounds[0] if len(bounds) == 1 else None
 
     def sentences(self) -> list[str]:
-        """The sentences for people: one for each term of few, else the largest of a statistic's."""
+        """The sentences for people: how far it moves what, and what bounds that."""
+        return [*self.moved(), *self.notes()]
+
+    def moved(self) -> list[str]:
+        """How far it moves each term of few, else the largest of a statistic's."""
         sentences = []
         by_statistic: dict[str, list[Move]] = {}
         for move in self.moves:
@@ -218,10 +222,13 @@ class StudyInfluence:
                 sentences.append(f"any term of {statistic} {_farthest(own)}")
                 continue
             sentences += [f"{move.label} {_bounded(move)}" for move in own]
+        return sentences
+
+    def notes(self) -> list[str]:
+        """What nobody notices of a lie, and what bounds it."""
         missing = ", as if no cell were missing" if self.before else ""
         endless = self.checked != Checked.NOTHING and any(move.most == math.inf for move in self.moves)
         return [
-            *sentences,
             *([_ENDLESS] if endless else []),
             *self.unnoticed,
             f"{self.checked.sentence}; the largest party counts {percent_text(self.share)}{missing}",

@@ -195,7 +195,8 @@ class PlannedStudy(TableFile):
             yield noise
         yield from (remedy.sentence for remedy in self.needed)
         if self.influence is not None:
-            yield f"a party that lies can move {'; '.join(self.influence.sentences())}"
+            yield f"a party that lies can move {'; '.join(self.influence.moved())}"
+            yield from self.influence.notes()
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each statistic: the widths of the 95 % interval and of the noise's alone, from the narrowest to the widest;
