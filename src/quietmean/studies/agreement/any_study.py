@@ -120,9 +120,18 @@ def facts_of(study: AnyStudy) -> list[ShortFact]:
         promise = study.in_words
     how = "protocol chosen at signing" if study.protocol == AUTO else f"protocol {study.protocol}"
     cost = f"{promise} per {study.unit}; {how}"
+    return [
+        ShortFact("asks", asked_text(study)),
+        ShortFact("uses", used_text(study)),
+        *bounds_of(study),
+        ShortFact("costs", cost),
+    ]
+
+
+def bounds_of(study: AnyStudy) -> list[ShortFact]:
+    """Where bounds come from that a first look proposed; nothing of others."""
     looked = study.first_look if isinstance(study, StudyTerms) else None
-    bounds = [] if looked is None else [ShortFact("bounds", looked.text)]
-    return [ShortFact("asks", asked_text(study)), ShortFact("uses", used_text(study)), *bounds, ShortFact("costs", cost)]
+    return [] if looked is None else [ShortFact("bounds", looked.text)]
 
 
 def asked_text(study: AnyStudy) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, read_json
-from quietmean.core.readable import count_of
+from quietmean.core.readable import chained, count_of, phrase
 from quietmean.statistics.columns import INDICATOR
 from quietmean.statistics.kinds.first_look import HIGH, LOW, FirstLook
 from quietmean.statistics.questions import read_questions
@@ -33,8 +33,9 @@ class LookedAt(BaseModel):
     @property
     def text(self) -> str:
         """What parties read of it."""
-        by_hand = f"; edited by hand: {', '.join(self.edited)}" if self.edited else ""
-        return f"proposed by a first look ({self.digest[:8]}){by_hand}"
+        proposed = phrase("proposed by a first look ({digest})", digest=self.digest[:8])
+        by_hand = phrase("edited by hand: {columns}", columns=", ".join(self.edited)) if self.edited else ""
+        return chained((proposed, by_hand))
 
 
 @dataclass(frozen=True)

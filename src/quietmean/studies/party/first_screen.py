@@ -25,7 +25,7 @@ from quietmean.privacy.analysis import WORTHLESS
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
 from quietmean.statistics import Workload
-from quietmean.studies.agreement.any_study import asked_text, used_text
+from quietmean.studies.agreement.any_study import asked_text, bounds_of, used_text
 from quietmean.studies.agreement.deadlines import CommitteeTerms, in_words
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
@@ -318,6 +318,7 @@ def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
         ShortFact("result", _result_goes_to(agreed)),
         ShortFact("asks", asked_text(agreed.study)),
         ShortFact("uses", _uses(agreed, own)),
+        *bounds_of(agreed.study),
         ShortFact("costs", f"{_costs(agreed)}{f'; {own.left}' if own.left else ''}"),
         ShortFact("against", f"{_against(agreed)}{_if_all(agreed)}"),
     ]
