@@ -68,18 +68,6 @@ class TableMade:
         ends = (max(released - half, 0.0), released + half)
         return f"{cell}: {fixed(made, 0)}, where {fixed(ends[0], 0)} to {fixed(ends[1], 0)} were released"
 
-    def to_json(self) -> dict[str, Any]:
-        cell, made, released, half = self.worst
-        return {
-            "columns": list(self.columns),
-            "kept": self.kept,
-            "distance": self.distance,
-            "distance_of_noise": self.noise,
-            "cells": self.cells,
-            "cells_inside": self.inside,
-            "worst": {"cell": cell, "made": made, "released": released, "half_interval": half},
-        }
-
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -172,14 +160,7 @@ class SyntheticRows(MadeUpRows):
         return "\n".join([f"{count_of(self.made, 'synthetic row')} of {', '.join(map(printable, self.heads))}", *self.lines()])
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "rows": self.made,
-            "columns": list(self.heads),
-            "of": self._source.name,
-            "tables": [table.to_json() for table in self.tables],
-            "about": self.lines(),
-            "note": NOTE,
-        }
+        return {"rows": self.made, "columns": list(self.heads), "about": self.lines(), "note": NOTE}
 
 
 def _held_out(others: Sequence[TableMade]) -> str:
