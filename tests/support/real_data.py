@@ -271,6 +271,8 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "count(chol)",
         "histogram(copper)",
         "proportion(stage)",
+        "first-look(chol)",
+        "synthetic-table(sex, death, stage)",
     ),
     "flchain": (
         "bland-altman(kappa, lambda)",

@@ -17,6 +17,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import ASK_FOR_MORE, HIDING, Estimate, Flag, least_count
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.linear import LinearMap
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.tails import Z
@@ -93,7 +94,6 @@ class FirstLook(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column = columns.number(self.column)
         look = _Look(released, *self._tables(columns))
-        missing = look.part(look.coarse, np.arange(look.coarse.size) == look.coarse.size - 1)
         span = look.span()
         if span is None:
             text = f"noise hides where the values of {column.name} lie. {ASK_FOR_MORE}"
@@ -101,7 +101,7 @@ class FirstLook(Statistic):
             limits = ((column.low, column.high), (column.low, column.high), (0.0, 1.0))
             unknown = [Estimate.unknown(term, ends) for term, ends in zip(terms, limits, strict=True)]
             flag = Flag(HIDING[1], text, terms)
-            return Estimates.of([*unknown, missing_term(*missing)], flags=[flag], noise_only=True, headline=(LEFT_OUT,))
+            return Estimates.of([*unknown, look.missing()], flags=[flag], noise_only=True, headline=(LEFT_OUT,))
         lows, highs, outside = span
         left_out = Estimate.normal(LEFT_OUT, *look.part(look.fine, outside), 0.0, (0.0, 1.0))
         flags = []
@@ -112,13 +112,8 @@ class FirstLook(Statistic):
         near = _NEAR_ZERO * (highs[0] - lows[0])
         lows, highs = [0.0 if 0 < low <= near else low for low in lows], [0.0 if -near <= high < 0 else high for high in highs]
         ends = [_proposed(LOW, lows, column), _proposed(HIGH, highs, column)]
-        estimates = Estimates.of([*ends, left_out, missing_term(*missing)], flags=flags, noise_only=True, headline=(LEFT_OUT,))
+        estimates = Estimates.of([*ends, left_out, look.missing()], flags=flags, noise_only=True, headline=(LEFT_OUT,))
         return replace(estimates, reason="what is proposed is of these records, not of a population")
-
-
-def missing_term(part: float, variance: float) -> Estimate:
-    """The part of the records without a value."""
-    return Estimate.normal(MISSING_PART, part, variance, 0.0, (0.0, 1.0))
 
 
 def _proposed(term: str, edges: Sequence[float], column: Column) -> Estimate:
@@ -150,11 +145,21 @@ class _Look:
     def __init__(self, released: Released, coarse: CellIndicators, fine: CellIndicators) -> None:
         self._released, self.coarse, self.fine = released, coarse, fine
         self._coarse_edges, self._fine_edges = (np.array(table.axes[0].edges) for table in (coarse, fine))
+        # The part of all that has a value, of which all others are parts.
+        self._present = released.weighted(coarse, coarse.complete)
+
+    def missing(self) -> Estimate:
+        """The part of the records without a value; not known where nobody knows how many there are."""
+        part = self._released.part
+        if math.isnan(part):
+            return Estimate.unknown(MISSING_PART, (0.0, 1.0))
+        value, error = self._released.weighted(self.coarse, 1.0 - self.coarse.complete)
+        return Estimate.normal(MISSING_PART, value / part, (error / part) ** 2, 0.0, (0.0, 1.0))
 
     def parts(self, table: CellIndicators, cells: Array) -> tuple[Array, Array]:
-        """The parts of the records in sums of ``cells``, (sums, size), and the deviations of their noise, (sums,)."""
+        """The parts of the values in sums of ``cells``, (sums, size), and the deviations of their noise, (sums,)."""
         used = np.arange(table.size - 1) if table is self.coarse else np.flatnonzero(cells.any(axis=0))
-        weights, released, whole = cells[:, used], self._released, self._released.part
+        weights, released, whole = cells[:, used], self._released, self._present[0]
         places = released.places[table][used]
         # Studies that are drawn for a plan have the same noise again and again.
         known = _GRAMS.setdefault(released.read, {})
@@ -164,9 +169,9 @@ class _Look:
         return weights @ released.mean(table)[used] / whole, released.noise * np.sqrt(np.maximum(variances, 0.0)) / whole
 
     def part(self, table: CellIndicators, cells: Mask) -> tuple[float, float]:
-        """The part of the records in these cells, and the variance of its noise."""
+        """The part of the values in these cells, and the variance of its noise."""
         value, error = self._released.weighted(table, cells.astype(np.float64))
-        whole = self._released.part
+        whole = self._present[0]
         return value / whole, (error / whole) ** 2
 
     def span(self) -> tuple[list[float], list[float], Mask] | None:
@@ -175,8 +180,11 @@ class _Look:
         None where no cell stands out.
         """
         # The last cell is of what is missing. Cell k is before edge k; the first and the last of these have no end.
+        (present, error), weight = self._present, self._released.weight
+        if present * weight <= least_count(LEAST_PRESENT, error * weight, self._released.least):
+            return None
         parts, errors = self.parts(self.coarse, np.eye(self.coarse.size)[:-1])
-        weight = self._released.records
+        weight *= present
         least = least_count(float(special.ndtri(1 - _BY_CHANCE / len(parts))), 1.0, 0.0)
         found = np.flatnonzero(parts * weight > np.maximum(least * errors * weight, self._released.least))
         if not len(found):

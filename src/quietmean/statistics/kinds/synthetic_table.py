@@ -104,7 +104,7 @@ class SyntheticTable(Statistic):
             "released": [np.round(released.mean(table) * released.weight, _DIGITS).tolist() for table in tables],
             "noise": [_error(released, table) for table in tables],
         }
-        n = np.tile([released.records, released.records_error], (len(entries), 1))
+        n = np.tile([float(np.rint(released.records)), released.records_error], (len(entries), 1))
         flags = tuple(flag for part in parts for flag in part.flags)
         return replace(parts[0], entries=entries, flags=flags, summary=summary, n=n)
 
