@@ -75,18 +75,18 @@ def test_nearly_all_values_lie_between_bounds_that_are_hardly_wider_than_they(ki
     many = looks(kind, 10)
     outside, widths = [], []
     for values, told, flags in many:
-        lost = float(((values < told["low"]) | (values > told["high"])).mean())
+        lost = float(((values < told["lower-bound"]) | (values > told["upper-bound"])).mean())
         assert lost < 0.1
         outside.append(0.0 if "cut" in flags else lost)
         first, last = np.quantile(values, [0.005, 0.995])
-        widths.append((told["high"] - told["low"]) / (last - first))
+        widths.append((told["upper-bound"] - told["lower-bound"]) / (last - first))
     assert np.quantile(outside, 0.9) < 0.03
     assert np.median(widths) < widest
 
 
 def test_one_value_is_between_its_bounds() -> None:
     for _, told, _ in looks("constant", 4):
-        assert told["low"] <= 7.0 <= told["high"] < 7.5
+        assert told["lower-bound"] <= 7.0 <= told["upper-bound"] < 7.5
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_what_is_left_out_is_within_its_interval() -> None:
     for _ in range(STUDIES):
         estimates = workload.decode(mean + noise * rng.standard_normal(workload.dimension), noise, float(RECORDS))[0].estimates
         low, high = estimates.value[:2]
-        first, last = estimates.of_noise[estimates.terms.index("left-out")]
+        first, last = estimates.of_noise[estimates.terms.index("part-outside")]
         # What is proposed is rounded outwards: what lies outside of it is at most what lies outside of the edges.
         held += bool(
             ((values < low) | (values > high)).mean() <= last + 1e-12
@@ -110,7 +110,7 @@ def test_what_is_left_out_is_within_its_interval() -> None:
 
 def test_where_noise_hides_all_nothing_is_known() -> None:
     for _, told, flags in looks("ages", 3, noisy=300.0):
-        assert np.isnan([told["low"], told["high"], told["left-out"]]).all()
+        assert np.isnan([told["lower-bound"], told["upper-bound"], told["part-outside"]]).all()
         assert flags & {"not-identified"}
 
 
@@ -132,8 +132,8 @@ def test_bounds_that_are_too_wide_are_cut_into_equal_cells(ask: str, low: Any, h
         assert "1934-" in shown or "1935-" in shown
         assert "2005-" in shown or "2006-" in shown
     else:
-        assert low - 3 < rows["low"] < -2
-        assert 2 < rows["high"] < high + 3
+        assert low - 3 < rows["lower-bound"] < -2
+        assert 2 < rows["upper-bound"] < high + 3
 
 
 def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,15 +162,15 @@ def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     )
     printed = capsys.readouterr().out
     (after,) = [line.removeprefix("Next      quietmean ") for line in printed.splitlines() if line.startswith("Next")]
-    assert after == "study new 'mean(age)' 'mean(born)' --first-look look/receipt.json"
-    main([*shlex.split(after), "--out", "study.toml"])
+    assert after == "study new 'mean(age)' 'mean(born)' --first-look look/receipt.json --out looked.toml"
+    main(shlex.split(after))
     assert "bounds     proposed by a first look" in capsys.readouterr().out
-    study = StudyTerms.load(Path("study.toml"))
+    study = StudyTerms.load(Path("looked.toml"))
     assert study.first_look is not None
     assert study.first_look.edited == ()
     assert study.context()["first_look"]["digest"] == ProposedBounds.load(Path("look/receipt.json")).digest
     with pytest.warns(UserWarning, match="outside their bounds"):
-        result = qm.Study.load("study.toml").run("p.csv", parties=3)
+        result = qm.Study.load("looked.toml").run("p.csv", parties=3)
     told = {row["name"]: row for row in result.rows()}
     assert told["mean(age)"]["estimate"] == pytest.approx(ages.mean(), abs=2.5)
     # What is edited is said, and what is not known has to be.

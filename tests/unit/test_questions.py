@@ -175,9 +175,9 @@ def test_every_name_of_the_field_leads_to_a_statistic_or_says_what_it_lacks(alia
         (["mean(age)"], "age has no bounds. Write mean(age in LOW..HIGH)."),
         (["mean(agee)", "age in 0..110"], "agee has no bounds (did you mean 'age'?). Write mean(agee in LOW..HIGH)."),
         (["crosstab(sex, smoker)"], "sex has no levels. Write crosstab(sex in {A, B}, smoker)."),
-        (["crosstab(sex in {f, m}, smoker)"], "smoker has no levels. Write crosstab(sex, smoker in {A, B})."),
+        (["crosstab(sex in {f, m}, smoker)"], "smoker has no levels. Write crosstab(sex in {f, m}, smoker in {A, B})."),
         (["mean(log(crp))"], "crp has no bounds. Write mean(log(crp in LOW..HIGH))."),
-        (["lm(bmi ~ age in 0..110)"], "bmi has no bounds. Write linear-regression(bmi in LOW..HIGH ~ age)."),
+        (["lm(bmi ~ age in 0..110)"], "bmi has no bounds. Write linear-regression(bmi in LOW..HIGH ~ age in 0..110)."),
         (["crosstab(sex in f/m, smoker in yes/no)"], "'sex in f/m' has no domain behind in: it is one of LOW..HIGH"),
         (["count(where=age >= 65, age in 0..110)"], "has 'age' behind its condition. Write it before where"),
         (["mean(age in 0..110, where=bmi > 3)"], 'Add "bmi in LOW..HIGH" as'),
@@ -243,7 +243,7 @@ def test_a_document_of_before_is_written_in_questions_that_say_what_it_meant() -
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("linear-regression(age in 0..110 ~ sex)", "linear-regression(age ~ sex in LOW..HIGH)"),
+        ("linear-regression(age in 0..110 ~ sex)", "linear-regression(age in 0..110 ~ sex in LOW..HIGH)"),
         ("histogram(sex)", "histogram(sex in LOW..HIGH)"),
     ],
 )
@@ -262,5 +262,5 @@ def test_data_with_texts_leave_levels_alone(cells: str, levels: bool, tmp_path: 
     with pytest.raises(SystemExit):
         main(["run", str(table), "--parties", "2", "linear-regression(age in 0..110 ~ sex)"])
     told = capsys.readouterr().err
-    assert ("sex has no levels. Write linear-regression(age ~ sex in {A, B})." in told) == levels
+    assert ("sex has no levels. Write linear-regression(age in 0..110 ~ sex in {A, B})." in told) == levels
     assert ("sex has no bounds. For numbers write " in told) != levels

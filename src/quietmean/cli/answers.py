@@ -218,7 +218,7 @@ def next_step(document: Mapping[str, Any], receipt: str, named: str | None = Non
     if not proposed:
         return f"verify receipt {quote(receipt) if named is None else named}".rstrip()
     asked = " ".join(quote(f"mean({as_name(name)})") for name in proposed)
-    return f"study new {asked} --first-look {quote(receipt)}"
+    return f"study new {asked} --first-look {quote(receipt)} --out looked.toml"
 
 
 def write_report(path: Path, run: StudyRun) -> None:

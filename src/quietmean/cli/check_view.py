@@ -118,7 +118,8 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
     text += f"; the study takes {percent_text(share)} of the budget, and {more} more like it would fit"
     needed = epsilon_shown(entry.charged.epsilon(cost.plan.target.delta))
     after = left_shown(account.with_entry(entry).remaining_epsilon)
-    short = f"budget {payer.account!r}: this study needs {needed}, and {after} of {account.budget.epsilon:g} is left after it"
+    left = f"{after} of {account.budget.epsilon:g} is left"
+    short = f"budget {payer.account!r}: this study alone costs {needed}; costs add in squares, so {left}"
     return Finding("ledger", True, text, short)
 
 

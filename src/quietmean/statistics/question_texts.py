@@ -52,7 +52,7 @@ def _with_domains(text: str, columns: Mapping[str, Column]) -> str:
 
     def with_domain(value: str) -> str:
         column = left.pop(unquoted(value), None)
-        return value if column is None else f"{as_name(column.name)} in {_domain_text(column)}"
+        return value if column is None else declared_text(column)
 
     return changed(text, with_domain)
 
@@ -66,10 +66,15 @@ def _made_of(column: Column) -> tuple[str, ...]:
     return Transform(column.origin).sources if column.origin else ()
 
 
+def declared_text(column: Column) -> str:
+    """A column with its domain, as it may stand in a question."""
+    return f"{as_name(column.name)} in {_domain_text(column)}"
+
+
 def _alone(column: Column, known: Mapping[str, Column]) -> str:
     """The text that declares a column and asks nothing."""
     if not column.origin:
-        return f"{as_name(column.name)} in {_domain_text(column)}"
+        return declared_text(column)
     return f"{as_name(column.name)} = {column.origin}{_written(column, known)}"
 
 

@@ -77,8 +77,11 @@ def named_in(texts: Iterable[str]) -> set[str]:
 
 
 @contextmanager
-def asked_in(statistic: Statistic) -> Iterator[None]:
-    """A column that nothing is said of is told with the question that needs it, and where its domain stands there."""
+def asked_in(statistic: Statistic, columns: Iterable[Column] = ()) -> Iterator[None]:
+    """A column that nothing is said of is named in the question that needs it, and where its domain stands there.
+
+    ``columns``: those that are declared, whose domains stay in the question as it is to be typed.
+    """
     try:
         yield
     except UndeclaredColumn as undeclared:
@@ -90,9 +93,14 @@ def asked_in(statistic: Statistic) -> Iterator[None]:
             raise _no_domain(name, left) from None
         told: list[str] = []
 
+        # It reads texts with what is here.
+        from quietmean.statistics.question_texts import declared_text
+
+        domains = {column.name: declared_text(column) for column in columns if not column.origin}
+
         def filled(value: str) -> str:
             if unquoted(value) != error.name or told:
-                return value
+                return domains.get(unquoted(value), value)
             told.append(value)
             return re.sub(rf"(?<![\w`]){re.escape(as_name(name))}(?![\w`])", lambda _: f"{as_name(name)} in {error.form}", value)
 

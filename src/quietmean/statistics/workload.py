@@ -151,7 +151,7 @@ class Workload:
         """
         shares: dict[Feature, float] = {}
         for place, statistic in enumerate(self.statistics):
-            with asked_in(statistic):
+            with asked_in(statistic, self.columns):
                 declared = self.with_columns(statistic)
                 share = self.allocated[place] if self.allocated else declared.total_share
                 parts = declared.parts

@@ -32,7 +32,7 @@ _PART, _DEVIATIONS = 0.005, 2.0
 # The chance that any empty cell stands out, and how many cells are looked at together beyond those that do.
 _BY_CHANCE, _TOGETHER = 0.01, (1, 2, 4, 8)
 _DIGITS = 3
-LOW, HIGH, LEFT_OUT, MISSING_PART = "low", "high", "left-out", "missing"
+LOW, HIGH, OUTSIDE, MISSING_PART = "lower-bound", "upper-bound", "part-outside", "missing"
 # Above this part that may lie outside it is said; and a bound so near to 0, in widths, is 0.
 _CUT, _NEAR_ZERO = 0.05, 0.05
 
@@ -97,13 +97,13 @@ class FirstLook(Statistic):
         span = look.span()
         if span is None:
             text = f"noise hides where the values of {column.name} lie. {ASK_FOR_MORE}"
-            terms = (LOW, HIGH, LEFT_OUT)
+            terms = (LOW, HIGH, OUTSIDE)
             limits = ((column.low, column.high), (column.low, column.high), (0.0, 1.0))
             unknown = [Estimate.unknown(term, ends) for term, ends in zip(terms, limits, strict=True)]
             flag = Flag(HIDING[1], text, terms)
-            return Estimates.of([*unknown, look.missing()], flags=[flag], noise_only=True, headline=(LEFT_OUT,))
+            return Estimates.of([*unknown, look.missing()], flags=[flag], noise_only=True, headline=(OUTSIDE,))
         lows, highs, outside = span
-        left_out = Estimate.normal(LEFT_OUT, *look.part(look.fine, outside), 0.0, (0.0, 1.0))
+        left_out = Estimate.normal(OUTSIDE, *look.part(look.fine, outside), 0.0, (0.0, 1.0))
         flags = []
         if left_out.of_noise[1] > _CUT:
             text = f"up to {left_out.of_noise[1]:.0%} of the values may lie outside of what is proposed. {ASK_FOR_MORE}"
@@ -112,7 +112,7 @@ class FirstLook(Statistic):
         near = _NEAR_ZERO * (highs[0] - lows[0])
         lows, highs = [0.0 if 0 < low <= near else low for low in lows], [0.0 if -near <= high < 0 else high for high in highs]
         ends = [_proposed(LOW, lows, column), _proposed(HIGH, highs, column)]
-        estimates = Estimates.of([*ends, left_out, look.missing()], flags=flags, noise_only=True, headline=(LEFT_OUT,))
+        estimates = Estimates.of([*ends, left_out, look.missing()], flags=flags, noise_only=True, headline=(OUTSIDE,))
         return replace(estimates, reason="what is proposed is of these records, not of a population")
 
 
