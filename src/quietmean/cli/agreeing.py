@@ -156,7 +156,8 @@ def _accepted(received: Invitation, entry: EntryOptions) -> list[str]:
     study = received.terms
     at = f" at {entry.address}" if entry.address else ""
     return [
-        f"You accept {study.called} {study.name!r} as {entry.name}{at}, as it is written here.",
+        f"{entry.name}{at} takes the invitation to {study.called} {study.name!r}, as it is written here.",
+        "No data leave yet. You say yes later, to its contract.",
         *rows([*facts_of(study), ShortFact("by", received.convener), ShortFact("digest", received.digest)]),
         *(marked("ADDRESS", _NO_ADDRESS) if needs_addresses(study, member=entry.member) and not entry.address else ()),
     ]
