@@ -133,7 +133,7 @@ def test_of_a_run(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.chdir(tmp_path)
     Path("ages.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
     failure = FAILURES.get(name, refused)
-    monkeypatch.setattr(run, "execute", fails_with(failure, lambda study, plan, *_: plan))
+    monkeypatch.setattr(run, "execute", fails_with(failure, lambda study, plan, *_, **__: plan))
     protocol = "inca" if name == "gate" else "local-dp"
     line = f"run ages.csv 'mean(age in 0..100)' --parties 4 --colluding 1 --epsilon 4 --protocol {protocol} --out again"
     end = end_of(line, capsys, Path("again/receipt.json"))

@@ -185,6 +185,9 @@ def fault(site: Site, words: Words, shown: str, capsys: pytest.CaptureFixture[st
     sentences = sentences_of(errors)
     if (code == 0 and not shown) or (known and errors == known):
         return ""
+    # Without an answer, as the right line has none: the receipt is where this one says.
+    if code == 3 and known and sentences[:1] == sentences_of(known)[:1]:
+        return ""
     if code != 2 or len(sentences) != 1 or not sentences[0].startswith("quietmean: "):
         return f"exit code {code}: {errors}"
     if any(wrong in errors for wrong in ("Traceback", "Errno", "None", "pydantic", "input should")):

@@ -33,7 +33,8 @@ site desk --data; site desk --key; site desk --policy; site desk --ledger; site 
 site data DATA; site data STUDY; check STUDY; check --data; check --roster; check --key; check --plan; check --store;
 check --ledger; join --program; site desk --program; check --policy; join STUDY; join --data; join --roster; join --key;
 join --plan; join --policy; join --approval; send STUDY; send --data; send --key; send --store; send --policy;
-send --approval; study new --dictionary; study combine STUDY; study combine FILES; result STUDY; result FILES;
+send --approval; study new --dictionary; study new --first-look; study mock STUDY; study synthesize RECEIPT;
+study combine STUDY; study combine FILES; result STUDY; result FILES;
 join --contributions; check --contributions; serve relay --certificate; serve relay --private-key; serve relay --admit;
 serve drop --study; serve drop --folder; serve drop --key; serve drop --certificate; serve drop --private-key;
 study start STUDY; study start --roster; study start --key; study start --store; site status STORE; site status --store;
@@ -47,6 +48,8 @@ WRITTEN = {
     "demo --out": "demo --out PLACE",
     "key new --key": "key new --key PLACE",
     "study new --out": "study new 'mean(age in 0..100)' --out PLACE",
+    "study mock --out": "study mock study.toml --rows 5 --out PLACE.csv",
+    "study synthesize --out": "study synthesize synthetic.receipt.json --out PLACE.csv",
     "study invite --out": "study invite study.toml --key convener.key --out PLACE",
     "accept --out": "accept by-file.invitation --key south.key --name south --out PLACE",
     "study seal --out": "study seal by-file.invitation south.entry west.entry --key convener.key --out PLACE",

@@ -146,7 +146,10 @@ class Column(BaseModel):
                 f"{named('dates', 'FIRST', 'LAST', file='low and high')}."
             )
         if bounded and not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InputError(f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order. Give {_BOUNDS}.")
+            raise InputError(
+                f"bounds {self.low:g} {self.high:g} of column {self.name!r} are not two finite numbers in rising order. "
+                f"Give {_BOUNDS}."
+            )
         if max(abs(self.low), abs(self.high)) > LARGEST_BOUND:
             raise InputError(
                 f"bounds {self.low:g} {self.high:g} are of a size that no study has. Give {_BOUNDS} of up to "
