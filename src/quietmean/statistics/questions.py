@@ -9,6 +9,7 @@ column has: ``stay = discharge - admission in 0..60 [whole]``, ``cost = days * p
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -314,6 +315,8 @@ def _end(name: str, domain: str, text: str) -> float | str:
             f"{as_name(name)} in {domain} has {text.strip()!r}, which is neither a number nor a day. Write {as_name(name)} in "
             f"0..100 for numbers, {as_name(name)} in 2020-01-01..2024-12-31 for days or {as_name(name)} in {{A, B}} for levels."
         )
+    if isinstance(end, float) and not math.isfinite(end):
+        raise InputError(f"{as_name(name)} in {domain} has an end that is not finite. Write {as_name(name)} in 0..100.")
     return end
 
 
