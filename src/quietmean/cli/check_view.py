@@ -118,9 +118,8 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
     text += f"; the study takes {percent_text(share)} of the budget, and {more} more like it would fit"
     needed = epsilon_shown(entry.charged.epsilon(cost.plan.target.delta))
     after = left_shown(account.with_entry(entry).remaining_epsilon)
-    left = f"{after} of {account.budget.epsilon:g} is left"
-    short = f"budget {payer.account!r}: this study alone costs {needed}; costs add in squares, so {left}"
-    return Finding("ledger", True, text, short)
+    short = f"budget {payer.account!r}: this study alone costs {needed}; costs add in squares, so {after} of "
+    return Finding("ledger", True, text, f"{short}{account.budget.epsilon:g} is left")
 
 
 def expected_finding(forecast: Forecast) -> Finding:

@@ -3,7 +3,6 @@ cell."""
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -15,6 +14,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.keywords import declared_in_python
 from quietmean.core.schema import nearest, require_known
+from quietmean.statistics.dates import in_days
 from quietmean.statistics.transforms import Transform
 
 # The rules for missing values.
@@ -123,7 +123,7 @@ class Column(BaseModel):
         origin = raw.get("from", raw.get("origin", ""))
         if isinstance(origin, str) and origin and Transform(origin).compares:
             raw = {**raw, "boolean": True}
-        return _in_days(dict(raw))
+        return in_days(dict(raw))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -317,46 +317,6 @@ def _require_bins_within(column: Column) -> None:
         raise InputError(f"column {name!r} has bounds beyond 0 and 1, but scale log-odds is for probabilities. Leave it out.")
     if column.whole and math.floor(high) - math.ceil(low) < 1:
         raise InputError(f"column {name!r} has fewer than two whole numbers between its bounds. Leave whole out.")
-
-
-def _in_days(raw: dict[str, Any]) -> dict[str, Any]:
-    """Bounds that are dates as days since ``since``, by default the lower one; the public day as text."""
-    dated = {name: raw[name] for name in ("since", "low", "high") if _is_date(raw.get(name))}
-    if not dated:
-        return raw
-    first = _day(raw["name"], dated.get("since", dated.get("low", "")))
-    raw["since"] = first.isoformat()
-    for name in ("low", "high"):
-        if name in dated:
-            raw[name] = float((_day(raw["name"], dated[name]) - first).days)
-    if isinstance(edges := raw.get("edges"), list | tuple):
-        raw["edges"] = [float((_day(raw["name"], edge) - first).days) if _is_date(edge) else edge for edge in edges]
-    return raw
-
-
-def _is_date(raw: Any) -> bool:
-    return isinstance(raw, datetime.date) or (isinstance(raw, str) and not is_number(raw) and raw != "")
-
-
-def is_number(text: str) -> bool:
-    """Can the ``text`` be read as a number?"""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _day(name: Any, raw: Any) -> datetime.date:
-    """Parse a day. Raises :class:`InputError` for anything else."""
-    if isinstance(raw, datetime.datetime):
-        return raw.date()
-    if isinstance(raw, datetime.date):
-        return raw
-    try:
-        return datetime.date.fromisoformat(str(raw))
-    except ValueError:
-        raise InputError(f"column {name!r} has the day {raw!r}. Write days as YEAR-MONTH-DAY, for example 2020-01-31.") from None
 
 
 def _require_rule(text: str) -> None:

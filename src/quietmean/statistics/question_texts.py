@@ -66,6 +66,11 @@ def _made_of(column: Column) -> tuple[str, ...]:
     return Transform(column.origin).sources if column.origin else ()
 
 
+def declared_texts(columns: Iterable[Column]) -> dict[str, str]:
+    """The columns that are no transforms by name, with their domains."""
+    return {column.name: declared_text(column) for column in columns if not column.origin}
+
+
 def declared_text(column: Column) -> str:
     """A column with its domain, as it may stand in a question."""
     return f"{as_name(column.name)} in {_domain_text(column)}"

@@ -18,7 +18,8 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
-from quietmean.statistics.columns import ANY_NUMBER, CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn, is_number
+from quietmean.statistics.columns import ANY_NUMBER, CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn
+from quietmean.statistics.dates import is_number
 from quietmean.statistics.kinds.first_look import FirstLook
 from quietmean.statistics.names import cut, in_brackets, names_of, one_blank, quoted, split, unquoted
 from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text
@@ -78,10 +79,10 @@ def named_in(texts: Iterable[str]) -> set[str]:
 
 
 @contextmanager
-def asked_in(statistic: Statistic, columns: Iterable[Column] = ()) -> Iterator[None]:
+def asked_in(statistic: Statistic, declared: Callable[[], Mapping[str, str]] = dict) -> Iterator[None]:
     """A column that nothing is said of is named in the question that needs it, and where its domain stands there.
 
-    ``columns``: those that are declared, whose domains stay in the question as it is to be typed.
+    ``declared``: texts of columns with their domains, which stay in the question as it is to be typed.
     """
     try:
         yield
@@ -94,10 +95,7 @@ def asked_in(statistic: Statistic, columns: Iterable[Column] = ()) -> Iterator[N
             raise _no_domain(name, left) from None
         told: list[str] = []
 
-        # It reads texts with what is here.
-        from quietmean.statistics.question_texts import declared_text
-
-        domains = {column.name: declared_text(column) for column in columns if not column.origin}
+        domains = declared()
 
         def filled(value: str) -> str:
             if unquoted(value) != error.name or told:

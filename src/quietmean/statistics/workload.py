@@ -23,6 +23,7 @@ from quietmean.statistics.domains import domain_of_sums, scaled_domain
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.persons import Grouped, in_rows
+from quietmean.statistics.question_texts import declared_texts
 from quietmean.statistics.questions import asked_in
 from quietmean.statistics.statistic import (
     Feature,
@@ -151,7 +152,7 @@ class Workload:
         """
         shares: dict[Feature, float] = {}
         for place, statistic in enumerate(self.statistics):
-            with asked_in(statistic, self.columns):
+            with asked_in(statistic, partial(declared_texts, self.columns)):
                 declared = self.with_columns(statistic)
                 share = self.allocated[place] if self.allocated else declared.total_share
                 parts = declared.parts

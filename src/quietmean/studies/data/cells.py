@@ -17,7 +17,8 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.cells import STRANGE, in_single, plain, plain_name
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
-from quietmean.statistics.columns import TRUTH, is_number
+from quietmean.statistics.columns import TRUTH
+from quietmean.statistics.dates import is_number
 from quietmean.statistics.names import quoted
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.spellings import Numerals, date_of, days_of, is_unclear_date, stated_order
