@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,16 @@ def seconds(call: Callable[[], T], repeats: int = 1, clock: Callable[[], float] 
         result = call()
         least = min(least, clock() - begun)
     return float(least), result
+
+
+def megabytes(call: Callable[[], Any]) -> float:
+    """The most memory that a call has at once, beyond what was there before."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
 
 
 def milliseconds(call: Callable[[], Any], times: int = 1) -> float:

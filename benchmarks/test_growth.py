@@ -9,14 +9,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.measuring import processor_seconds
+from benchmarks.measuring import megabytes, processor_seconds, seconds
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import CountVisibility, PrivacyUnit
@@ -50,24 +49,9 @@ def grown(
     return costs
 
 
-def seconds(call: Callable[[], Any], repeats: int = 2) -> float:
+def processor(call: Callable[[], Any], repeats: int = 2) -> float:
     """The least processor time of some calls."""
-    least = np.inf
-    for _ in range(repeats):
-        begun = time.process_time()
-        call()
-        least = min(least, time.process_time() - begun)
-    return float(least)
-
-
-def megabytes(call: Callable[[], Any]) -> float:
-    """What a call had at its most beyond what was there before."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()
+    return seconds(call, repeats, time.process_time)[0]
 
 
 def asked(text: str, columns: int, count: CountVisibility = CountVisibility.PUBLIC) -> Workload:
@@ -110,7 +94,7 @@ def test_answers_of_many_columns(text: str, count: CountVisibility, table: Table
         return asked(text, size, count).decode(means[size], 1e-3, 2000.0, step=STEP)
 
     name = f"answers to {text}, {count} count"
-    times = grown(f"{name}: seconds", "columns", lambda size: seconds(lambda: answers(size)), sizes, 1.2, table, bar)
+    times = grown(f"{name}: seconds", "columns", lambda size: processor(lambda: answers(size)), sizes, 1.2, table, bar)
     memory = grown(f"{name}: MB", "columns", lambda size: megabytes(lambda: answers(size)), sizes, 1.2, table, bar)
     if "quantiles" in text:
         bar(f"{name}, {COLUMNS} columns: seconds", times[-1], DECODER_SECONDS)
@@ -124,7 +108,7 @@ def test_answers_beside_dense_ones(table: Table) -> None:
     def answers() -> object:
         return asked("quantiles({x})", 4).decode(begun, 1e-3, 2000.0, step=STEP)
 
-    ours, theirs = seconds(answers), seconds(lambda: dense(few, STEP), 1)
+    ours, theirs = processor(answers), processor(lambda: dense(few, STEP), 1)
     memory, dense_memory = megabytes(answers), megabytes(lambda: dense(few, STEP))
     table(f"quantiles of 4 columns: answers {ours:.2f} s, {memory:.0f} MB; dense alone {theirs:.2f} s, {dense_memory:.0f} MB")
 

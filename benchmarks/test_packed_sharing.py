@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import time
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.measuring import milliseconds
+from benchmarks.measuring import megabytes, milliseconds
 
 from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace, churn
@@ -104,16 +103,6 @@ def masked_input(value: np.ndarray) -> float:
             masked = masked + BitStream(stream.derive(other)).ring(protocol.bits, masked.size)
 
     return milliseconds(work)
-
-
-def megabytes(call: Callable[[], Any]) -> float:
-    """The most memory that a call has at once."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.slow

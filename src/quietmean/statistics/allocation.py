@@ -116,16 +116,14 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     tells as well gets what it still needs, and ``_LEAST_SHARE`` of the budget at least. With three digits, so that all machines
     have the same; a share that the study declares multiplies the width.
     """
-    ratios = _noise_ratios(workload)
+    alone = [_alone(workload, statistic) for statistic in workload.statistics]
+    ratios = np.array([_noise_ratio(each) for each in alone])
     usual = float(np.nanmedian(ratios)) if np.isfinite(ratios).any() else 1.0
     # A statistic without a sampling error, such as a count of all records, gets the median share.
     wanted = np.where(np.isnan(ratios), usual, ratios) / usual
     wanted *= [statistic.total_share(workload.declared) for statistic in workload.statistics]
     # Of statistics that know nothing of each other's features this is the optimum already.
-    shares, weights = (
-        wanted,
-        wanted**2 / [_noise_by_coordinate(_alone(workload, each), each).sum() for each in workload.statistics],
-    )
+    shares, weights = wanted, wanted**2 / [_noise_by_coordinate(each, *each.statistics).sum() for each in alone]
     for _ in range(_ROUNDS if len(shares) > 1 else 0):
         # All fall alike at the optimum, to which this goes (Silvey, Titterington and Torsney 1978).
         shares = shares * np.sqrt(_gains(replace(workload, allocated=tuple(shares.tolist())), weights))
@@ -168,14 +166,11 @@ def _alone(workload: Workload, statistic: Statistic) -> Workload:
     return replace(workload, statistics=(statistic,), allocated=None, unit=unit, rows=MEAN_OF_ROWS)
 
 
-def _noise_ratios(workload: Workload) -> Array:
-    """Noise over sampling error of each statistic's principal term, if it were asked alone; NaN without a sampling error."""
-    ratios = []
-    for statistic in workload.statistics:
-        alone = _alone(workload, statistic)
-        mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
-        # Both errors are for _ROWS records, as for all other statistics.
-        estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
-        ratio = float(noise_over_sampling(estimates)[principal(estimates)])
-        ratios.append(ratio / _TINY if math.isfinite(ratio) and ratio > 0 else math.nan)
-    return np.array(ratios)
+def _noise_ratio(alone: Workload) -> float:
+    """Noise over sampling error of the principal term of a statistic that is asked alone; NaN without a sampling error."""
+    (statistic,) = alone.statistics
+    mean = alone.of_records(made_up(alone.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
+    # Both errors are for _ROWS records, as for all other statistics.
+    estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
+    ratio = float(noise_over_sampling(estimates)[principal(estimates)])
+    return ratio / _TINY if math.isfinite(ratio) and ratio > 0 else math.nan

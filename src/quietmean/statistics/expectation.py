@@ -87,7 +87,7 @@ class Expected:
 
     @property
     def if_so(self) -> str:
-        """Of which value of a ratio the intervals are; "" for any other term."""
+        """The value of a ratio that the intervals are of, in words; "" for any other term."""
         return "" if self.at is None else f"if it is {plain(self.at)}"
 
     def to_json(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.lazy import special
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimate import ASK_FOR_MORE, HIDING, Estimate, Flag, least_count
+from quietmean.statistics.estimate import ASK_FOR_MORE, NOT_IDENTIFIED, Estimate, Flag, least_count
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.features.block import LEAST_PRESENT
@@ -100,7 +100,7 @@ class FirstLook(Statistic):
             terms = (LOW, HIGH, OUTSIDE)
             limits = ((column.low, column.high), (column.low, column.high), (0.0, 1.0))
             unknown = [Estimate.unknown(term, ends) for term, ends in zip(terms, limits, strict=True)]
-            flag = Flag(HIDING[1], text, terms)
+            flag = Flag(NOT_IDENTIFIED, text, terms)
             return Estimates.of([*unknown, look.missing()], flags=[flag], noise_only=True, headline=(OUTSIDE,))
         lows, highs, outside = span
         left_out = Estimate.normal(OUTSIDE, *look.part(look.fine, outside), 0.0, (0.0, 1.0))

@@ -163,7 +163,7 @@ class DropReceipt:
 
     @property
     def digest(self) -> str:
-        """Of the contribution's header, hexadecimal."""
+        """The digest of the contribution's header, hexadecimal."""
         return self.place.digest
 
     @classmethod

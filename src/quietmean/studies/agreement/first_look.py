@@ -16,7 +16,7 @@ from quietmean.core.readable import chained, count_of, phrase
 from quietmean.statistics.columns import INDICATOR
 from quietmean.statistics.kinds.first_look import HIGH, LOW, FirstLook
 from quietmean.statistics.questions import read_questions
-from quietmean.statistics.registry import parse_statistic, read_text
+from quietmean.statistics.registry import read_text
 
 
 class LookedAt(BaseModel):
@@ -62,7 +62,7 @@ class ProposedBounds:
         for answer in result.get("statistics", []):
             if answer.get("kind") != FirstLook.name:
                 continue
-            name = str(getattr(parse_statistic(read_text(answer["name"])), "column"))  # noqa: B009
+            name = str(read_text(answer["name"])["column"])
             low, high = (answer["estimate"].get(end) for end in (LOW, HIGH))
             if low is None or high is None or not low < high:
                 not_known.append(name)
@@ -73,7 +73,7 @@ class ProposedBounds:
 
     @property
     def digest(self) -> str:
-        """Of all that is proposed, hexadecimal."""
+        """The digest of all that is proposed, hexadecimal."""
         return digest({"format": "quietmean-first-look-1", "columns": {name: dict(each) for name, each in self.columns.items()}})
 
     def chosen(self, ask: Sequence[str], names: set[str]) -> tuple[list[Mapping[str, Any]], LookedAt]:
