@@ -15,14 +15,12 @@ from quietmean.cli.main import main
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.privacy import mu_of_budget
-from quietmean.statistics.kinds.first_look import FirstLook
+from quietmean.statistics.kinds.first_look import FirstLook, stands_out
 from quietmean.statistics.workload import Workload
 from quietmean.studies.agreement.any_study import facts_of
 from quietmean.studies.agreement.first_look import ProposedBounds
 from quietmean.studies.agreement.study import StudyTerms
 
-# Noise of whole studies is drawn anew, and one look in 100 takes an empty cell for one with values: not in tests of these.
-BY_CHANCE = "quietmean.statistics.kinds.first_look._BY_CHANCE"
 RECORDS, SEED, STUDIES = 10_000, 20281130, 40
 # A tenth of mu^2 of epsilon 1, and sqrt(1.2) times a curator's noise.
 MU = np.sqrt(0.1) * mu_of_budget(1.0, 1e-6)
@@ -110,6 +108,17 @@ def test_what_is_left_out_is_within_its_interval() -> None:
     assert held >= 34
 
 
+def test_an_empty_cell_stands_out_in_one_look_of_ten_thousand() -> None:
+    """Of 20,000 looks without a value, 2 are expected to have one; more than 9 by chance in 1 of 20,000 (Poisson)."""
+    look_of = look("first-look(x)")
+    released = look_of.decoder().released(np.zeros(look_of.dimension), 1.0, float(RECORDS))
+    coarse = look_of.statistics[0].features(look_of.columns)[0]
+    noise = released.covariance(coarse)[:-1, :-1]
+    drawn = np.random.default_rng(SEED).standard_normal((20_000, len(noise))) @ np.linalg.cholesky(noise).T
+    found = (drawn > stands_out(len(noise)) * np.sqrt(np.diag(noise))).any(axis=1).sum()
+    assert found <= 9
+
+
 def test_where_noise_hides_all_nothing_is_known() -> None:
     for _, told, flags in looks("ages", 3, noisy=300.0):
         assert np.isnan([told["lower-bound"], told["upper-bound"], told["part-outside"]]).all()
@@ -120,10 +129,7 @@ def test_where_noise_hides_all_nothing_is_known() -> None:
     ("ask", "low", "high"),
     [("first-look(born in 1900-01-01..2030-12-31)", "1935", "2005"), ("first-look(x in -1000..1000)", -3.5, 3.5)],
 )
-def test_bounds_that_are_too_wide_are_cut_into_equal_cells(
-    ask: str, low: Any, high: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(BY_CHANCE, 1e-9)
+def test_bounds_that_are_too_wide_are_cut_into_equal_cells(ask: str, low: Any, high: Any) -> None:
     rng = np.random.default_rng(SEED)
     if "born" in ask:
         days = rng.integers(np.datetime64("1935-01-01").astype(int), np.datetime64("2005-12-31").astype(int), 4000)
@@ -143,7 +149,6 @@ def test_bounds_that_are_too_wide_are_cut_into_equal_cells(
 
 def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Three commands from a column without bounds to an interval that holds the mean; each is printed by the one before."""
-    monkeypatch.setattr(BY_CHANCE, 1e-9)
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(SEED)
     ages = np.clip(rng.normal(50, 15, 6000), 0, 110)
@@ -185,8 +190,7 @@ def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "edited by hand: age" in capsys.readouterr().out
 
 
-def test_of_a_column_without_values_nothing_is_known_and_the_next_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BY_CHANCE, 1e-9)
+def test_of_a_column_without_values_nothing_is_known_and_the_next_study_says_so() -> None:
     frame = pl.DataFrame({"none": [None] * 300, "age": [40.0, 50.0, 60.0] * 100}, schema_overrides={"none": pl.Float64})
     with pytest.warns(UserWarning, match="missing"):
         result = qm.Study(["first-look(none)", "first-look(age)"], epsilon=9.0, protocol="central-dp").run(frame, parties=2)

@@ -29,8 +29,9 @@ _COARSE, _FINE = 32, 1024
 # What is proposed leaves out this part of the records on either side, or a deviation of the noise if that is more. Further out
 # cells together stand out from so many on.
 _PART, _DEVIATIONS = 0.005, 2.0
-# The chance that any empty cell stands out, and how many cells are looked at together beyond those that do.
-_BY_CHANCE, _TOGETHER = 0.01, (1, 2, 4, 8)
+# The chance that any empty cell of a look stands out: so small that one in a hundred of a hundred columns has none. And how many
+# cells are looked at together beyond those that do.
+_BY_CHANCE, _TOGETHER = 1e-4, (1, 2, 4, 8)
 _DIGITS = 3
 LOW, HIGH, OUTSIDE, MISSING_PART = "lower-bound", "upper-bound", "part-outside", "missing"
 # Above this part that may lie outside it is said; and a bound so near to 0, in widths, is 0.
@@ -135,6 +136,11 @@ def _outwards(edge: float, column: Column, *, up: bool) -> float:
     return float(min(max(float(f"{rounded:.12g}"), column.low), column.high))
 
 
+def stands_out(cells: int) -> float:
+    """How many deviations of the noise a cell has at least that stands out of so many: one in 10,000 looks has an empty one."""
+    return float(special.ndtri(1 - _BY_CHANCE / cells))
+
+
 # By how the quantities of a study are read: the covariances of those in a row, where the noise has a deviation of 1.
 _GRAMS: WeakKeyDictionary[LinearMap, dict[tuple[int, int], Array]] = WeakKeyDictionary()
 
@@ -185,7 +191,7 @@ class _Look:
             return None
         parts, errors = self.parts(self.coarse, np.eye(self.coarse.size)[:-1])
         weight *= present
-        least = least_count(float(special.ndtri(1 - _BY_CHANCE / len(parts))), 1.0, 0.0)
+        least = least_count(stands_out(len(parts)), 1.0, 0.0)
         found = np.flatnonzero(parts * weight > np.maximum(least * errors * weight, self._released.least))
         if not len(found):
             return None
