@@ -1,0 +1,37 @@
+// MessagePack as members write it: each value has one encoding. A double is nine bytes, also for 1: it is marked as such.
+import { bigEndian, joined, utf8 } from "./bytes.js";
+
+export class Double {
+  constructor(value) {
+    this.value = value;
+  }
+}
+
+// From the smallest on: most sizes, and the first byte; sizes from 2^8 on need a form of their own.
+const TEXTS = [[31, 0xa0], [0xff, 0xd9, 1], [0xffff, 0xda, 2], [0xffffffff, 0xdb, 4]];
+const BINARIES = [[0xff, 0xc4, 1], [0xffff, 0xc5, 2], [0xffffffff, 0xc6, 4]];
+const LISTS = [[15, 0x90], [0xffff, 0xdc, 2], [0xffffffff, 0xdd, 4]];
+const POSITIVES = [[0x7f, 0], [0xff, 0xcc, 1], [0xffff, 0xcd, 2], [0xffffffff, 0xce, 4], [Number.MAX_SAFE_INTEGER, 0xcf, 8]];
+
+function headed(forms, number) {
+  const [, first, width] = forms.find(([most]) => number <= most);
+  return width === undefined ? Uint8Array.of(first + number) : joined([first], bigEndian(number, width));
+}
+
+// Of texts, bytes, lists, whole numbers from 0 on and doubles.
+export function messagePack(value) {
+  if (value instanceof Double) {
+    const bytes = new Uint8Array(9);
+    bytes[0] = 0xcb;
+    new DataView(bytes.buffer).setFloat64(1, value.value);
+    return bytes;
+  }
+  if (typeof value === "string") {
+    const bytes = utf8(value);
+    return joined(headed(TEXTS, bytes.length), bytes);
+  }
+  if (value instanceof Uint8Array) return joined(headed(BINARIES, value.length), value);
+  if (Array.isArray(value)) return joined(headed(LISTS, value.length), ...value.map(messagePack));
+  if (Number.isSafeInteger(value) && value >= 0) return headed(POSITIVES, value);
+  throw new TypeError("MessagePack here has no such value. Mark a double as one.");
+}

@@ -1,0 +1,80 @@
+// Answers what tests ask of the modules that seal, in node or in a browser.
+
+const MODULES = ["bytes", "contribution", "hpke", "mlkem", "msgpack", "sha3", "sharing", "signatures", "streams", "vouchers"];
+
+// A function from one question to its answer, both plain data with bytes in hexadecimal; `folder`: where the modules are.
+export async function answering(folder) {
+  const loaded = await Promise.all(MODULES.map((name) => import(`${folder}/${name}.js`)));
+  const form = Object.assign({}, ...loaded);
+  const { fromHex, toHex, freshBytes } = form;
+  const voucherOf = ({ secret, admission }) => ({ secret: fromHex(secret), admission: fromHex(admission) });
+  const studyOf = (study) => ({
+    ...study,
+    session: fromHex(study.session),
+    members: study.members.map(fromHex),
+    mailboxes: study.mailboxes.map(fromHex),
+  });
+  // The bytes that a question gives, in their order, else fresh ones.
+  const randomOf = (given) => (given ? (count) => fromHex(given.shift()).subarray(0, count) : freshBytes);
+  const packed = (value) => {
+    if (Array.isArray(value)) return value.map(packed);
+    if (typeof value !== "object") return value;
+    return "bytes" in value ? fromHex(value.bytes) : new form.Double(value.double);
+  };
+  const calls = {
+    sha3: ({ content }) => {
+      const bytes = fromHex(content);
+      const streams = [form.shake128(bytes), form.shake256(bytes)].flatMap((next) => [next(1), next(500)]);
+      return [form.sha3of256(bytes), form.sha3of512(bytes), ...streams].map(toHex);
+    },
+    encapsulate: ({ key, message }) => {
+      const { secret, ciphertext } = form.encapsulated(fromHex(key), fromHex(message));
+      return [toHex(secret), toHex(ciphertext)];
+    },
+    xwing: async ({ key, random }) => {
+      const { secret, ciphertext } = await form.xwing(fromHex(key), fromHex(random));
+      return [toHex(secret), toHex(ciphertext)];
+    },
+    seal: async ({ key, info, content }) =>
+      toHex(await form.sealed(fromHex(key), fromHex(info), fromHex(content), freshBytes(form.RANDOM_OF_SEALING))),
+    pack: ({ value }) => toHex(form.messagePack(packed(value))),
+    draw: async ({ secret, labels, count }) => {
+      const seed = await form.derived(fromHex(secret), ...labels);
+      return [toHex(seed), Array.from(await form.words(seed, count)), await form.unitNumbers(seed, count)];
+    },
+    contribute: async ({ study, vector, seed, voucher, random }) => {
+      const made = await form.contribution(studyOf(study), vector, fromHex(seed), voucherOf(voucher), randomOf(random));
+      return [toHex(made), toHex(await form.headerDigest(made))];
+    },
+    // Seconds of each of so many contributions, one after the other.
+    measure: async ({ study, vector, voucher, times }) => {
+      const seconds = [];
+      for (let at = 0; at < times; at++) {
+        const began = performance.now();
+        await form.contribution(studyOf(study), vector, freshBytes(32), voucherOf(voucher));
+        seconds.push((performance.now() - began) / 1000);
+      }
+      return seconds;
+    },
+    readVoucher: ({ text }) => {
+      const { secret, admission } = form.voucherOf(text);
+      return { secret: toHex(secret), admission: toHex(admission) };
+    },
+    admit: ({ study, voucher }) => form.isAdmitted(study, voucherOf(voucher)),
+  };
+  return async ({ call, ...given }) => {
+    try {
+      return { answer: await calls[call](given) };
+    } catch (error) {
+      return { error: error.message };
+    }
+  };
+}
+
+async function answerLines(folder) {
+  const { createInterface } = await import("node:readline");
+  const answer = await answering(folder);
+  for await (const line of createInterface({ input: process.stdin })) console.log(JSON.stringify(await answer(JSON.parse(line))));
+}
+
+if (typeof process !== "undefined") await answerLines(process.argv[2]);
