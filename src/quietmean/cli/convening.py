@@ -23,6 +23,7 @@ from quietmean.node.net import KEY_PREFIX, Purpose, public_key_bytes
 from quietmean.studies.agreement.any_study import facts_of, has_committee, load_any
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.invitation import Entry, Invitation
+from quietmean.studies.agreement.program import program_digest
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document, read_bounded
@@ -252,10 +253,13 @@ def seal_command(
     """
     path = save or invitation.with_suffix(".sealed")
     output_file = output(path, "the sealed study")
-    sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
+    identity = load_identity(key)
+    sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], identity)
     Distrusted().refuse(sealed.holders())
     with progress("calibrating the noise"):
         choice = require_sealable(sealed, datetime.now(UTC))
+    if has_committee(sealed.terms) and (program := program_digest(sealed.study.workload, choice.plan)):
+        sealed = sealed.with_program(program, identity)
     if (above := choice.plan.above_target) is not None:
         warn(f"{above}; each party has to accept that, with --a-priori-above-target")
     output_file.write(sealed.signed.to_file())

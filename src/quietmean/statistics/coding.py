@@ -286,7 +286,7 @@ class Groups(ABC):
         """All rows, (rows, columns), in pieces."""
 
 
-class _Seen(Mapping[str, Array]):
+class SeenRecords(Mapping[str, Array]):
     """Records that remember which columns a feature looks at."""
 
     def __init__(self, records: Mapping[str, Array], columns: Columns) -> None:
@@ -402,7 +402,7 @@ def question_of(feature: Feature, columns: Columns, records: Mapping[str, Array]
     # Of each column that it looks at, the edges that numbers are compared with; none where the number itself counts.
     edges: dict[str, tuple[float, ...]] = {}
     for part in feature.looks_at():
-        seen, cuts = _Seen(records, columns), part.cuts()
+        seen, cuts = SeenRecords(records, columns), part.cuts()
         part.encode(seen)
         for name in seen.names:
             own = cuts.get(name, ())

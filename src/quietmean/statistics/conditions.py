@@ -81,7 +81,7 @@ class RowCondition(Expression):
         match node:
             case ast.BoolOp(op=op, values=parts):
                 decisive = 0.0 if isinstance(op, ast.And) else 1.0
-                each = np.array([self._truth(part, columns, records) for part in parts])
+                each = np.stack([self._truth(part, columns, records) for part in parts])
                 decided: Array = np.where((each == decisive).any(axis=0), decisive, each.sum(axis=0) * 0 + 1 - decisive)
                 return decided
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -90,7 +90,7 @@ class RowCondition(Expression):
                 return np.zeros(0) if records is None else records[column.name]
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = list(pairwise([left, *others]))
-                each = np.array([self._pair(*pair, op, columns, records) for pair, op in zip(sides, ops, strict=True)])
+                each = np.stack([self._pair(*pair, op, columns, records) for pair, op in zip(sides, ops, strict=True)])
                 # As ``and`` has it.
                 every: Array = np.where((each == 0).any(axis=0), 0.0, each.sum(axis=0) * 0 + 1)
                 return every
@@ -103,7 +103,7 @@ class RowCondition(Expression):
         if isinstance(op, _MEMBER):
             if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
                 raise self._refused("has no values in brackets after in. Write for example stage in ('II', 'III').")
-            each = np.array([self._pair(left, element, ast.Eq(), columns, records) for element in right.elts])
+            each = np.stack([self._pair(left, element, ast.Eq(), columns, records) for element in right.elts])
             one_of: Array = each.max(axis=0)
             return 1 - one_of if isinstance(op, ast.NotIn) else one_of
         for one, other in ((left, right), (right, left)):

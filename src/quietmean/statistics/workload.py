@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -39,6 +40,7 @@ NOBODYS = Flag("nothing-present", "No party has a record of this. Nothing is kno
 _UNTESTED = Flag(
     "untested", "the rows of one person depend on each other, so nothing is tested. Choose rows first or last for a test"
 )
+Rows: TypeAlias = Array | Grouped | Groups | Iterable[Array | Grouped]
 _DEPENDENT = "the rows of one person are not independent, so nothing is said about a population"
 
 
@@ -250,7 +252,7 @@ class Workload:
         features = [self.whole(feature) for feature in self.with_columns(statistic).features]
         return not self.hides_count and all(feature.domain.is_stated_in_full for feature in features)
 
-    def encode(self, records: Array | Grouped | Groups | Iterable[Array | Grouped], *, step: float = 0.0) -> Encoded:
+    def encode(self, records: Rows, *, step: float = 0.0, vectors: Callable[[Array], Array] | None = None) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 
         They may come in pieces, which make no difference to the vector: where records are protected, few are in memory at a time.
@@ -258,7 +260,8 @@ class Workload:
         Nothing about the values, or their number, decides whether a study goes on. Those outside the bounds are moved to the
         nearest bound, and what counts in place of a missing one is fixed; no record is a zero vector, or where a party is
         protected as a whole one of missing values. ``step``: that of the plan's grid, to which each unit is rounded before
-        anything is added up, so that the sensitivity holds to the last bit; 0 for none.
+        anything is added up, so that the sensitivity holds to the last bit; 0 for none. ``vectors``: makes the vector of each
+        record by itself, by default :meth:`of_records`.
         """
         if isinstance(records, Groups):
             return self._encoded(*sums_of(self, records, step))
@@ -275,7 +278,7 @@ class Workload:
                 total += self.of_person(grouped, step=step).sum(axis=0)
             elif self.unit.within_party:
                 # Whole multiples of a power of two: their sum is exact.
-                total += self.of_records(rows, step=step).sum(axis=0)
+                total += (self.of_records(rows, step=step) if vectors is None else vectors(rows)).sum(axis=0)
             else:
                 whole.append(rows)
         if self.unit.within_party:

@@ -208,7 +208,9 @@ class ColumnBlock(Feature):
         return self._joined.together(placed[:, :, None] * block[:, None, :]).reshape(len(block), self.size)
 
     def _block(self, x: Array, present: Array) -> Array:
-        powers = (x, SQUARE * (x**2 - SQUARE_CENTRE), CUBE * (x**3 - x), FOURTH * (x**4 - x**2))
+        square = x * x
+        # Products, which every machine rounds alike: powers are not.
+        powers = (x, SQUARE * (square - SQUARE_CENTRE), CUBE * (x * square - x), FOURTH * (square * square - square))
         return np.column_stack([self.presence_weight * present, *(present * power for power in powers)])
 
     def of_party(self, records: Records) -> Array:

@@ -111,7 +111,8 @@ class Higher:
         """The values of the product in records, less the products of lower order, shape (rows,)."""
         values = np.ones_like(columns[self.powers[0][0]])
         for vertex, power in self.powers:
-            values = values * columns[vertex] ** power
+            # Products, which every machine rounds alike: powers are not. Each by itself, so that their order makes no difference.
+            values = values * math.prod([columns[vertex]] * (power - 1), start=columns[vertex])
         for product, factor in self.lower:
             values = values - factor * _product(product, columns)
         return values

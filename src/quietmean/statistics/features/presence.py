@@ -63,5 +63,5 @@ class AnyPresent(Indicator):
 
     def encode(self, records: Records) -> Array:
         present = [records[presence_of(column.name)] for column in self.declared]
-        some: Array = np.max(present, axis=0)[:, None]
+        some: Array = np.stack(present).max(axis=0)[:, None]
         return np.ones_like(some) if self.imputed else some

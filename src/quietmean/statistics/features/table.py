@@ -219,8 +219,8 @@ class Axis:
         else:
             cells = np.searchsorted(edges, values, side="right")
             # The last edge belongs to the last bin.
-            cells[values == edges[-1]] = len(edges) - 1
-        cells[np.isnan(values)] = len(self.labels) - 1
+            cells = np.where(values == edges[-1], len(edges) - 1, cells)
+        cells = np.where(np.isnan(values), len(self.labels) - 1, cells)
         return cells.astype(np.int64)
 
     def events(self) -> dict[Hashable, Array]:
@@ -282,8 +282,10 @@ class CellIndicators(Feature):
 
     def place(self, records: Records) -> Ints:
         """The cell of each record, shape (rows,)."""
-        places = np.ravel_multi_index([axis.place(records) for axis in self.axes], self.shape)
-        return np.asarray(places, dtype=np.int64)
+        places, *others = (axis.place(records) for axis in self.axes)
+        for along, place in zip(self.shape[1:], others, strict=True):
+            places = places * along + place
+        return places
 
     def cuts(self) -> dict[str, tuple[float, ...]]:
         by_column: dict[str, tuple[float, ...]] = {}
@@ -293,10 +295,7 @@ class CellIndicators(Feature):
         return {name: cuts for name, cuts in by_column.items() if cuts}
 
     def encode(self, records: Records) -> Array:
-        places = self.place(records)
-        encoded = np.zeros((len(places), self.size))
-        encoded[np.arange(len(places)), places] = 1.0
-        return encoded
+        return np.where(self.place(records)[:, None] == np.arange(self.size), 1.0, 0.0)
 
     def response(self, scale: float, step: float) -> Array:
         return np.eye(self.size) * (np.floor(scale / step) * step / scale if step else 1.0)

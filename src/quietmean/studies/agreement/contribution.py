@@ -24,6 +24,7 @@ from quietmean.protocols.committee.lists import DropChain
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.studies.agreement.deadlines import in_words
+from quietmean.studies.agreement.program import require_program
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
 from quietmean.studies.agreement.voucher import vouching_of
@@ -264,8 +265,12 @@ def sharing_of(plan: Plan) -> CommitteeSharing:
 
 
 def session_of(sealed: Sealed, plan: Plan) -> CommitteeSession:
-    """All that is public about the session of a sealed study, by the plan for all who may contribute."""
+    """All that is public about the session of a sealed study, by the plan for all who may contribute.
+
+    Raises :class:`InputError` where the study states another encoding program than its plan has.
+    """
     sharing = sharing_of(plan)
+    require_program(sealed.program, sealed.study.workload, plan)
     return CommitteeSession(
         bytes.fromhex(sealed.digest),
         sharing.parameters(plan.target.parties),

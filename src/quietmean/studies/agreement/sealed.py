@@ -31,11 +31,12 @@ _LARGEST = 64 * 2**20
 _FORMAT = "quietmean sealed 1"
 
 
-class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     conveners: tuple[str, ...]
     entries: tuple[SignedParts, ...]
     instance: str
     invitation: SignedParts
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Sealed:
 
     ``entries`` are in the order of their raw key bytes, which numbers the parties. ``conveners``: identity keys of those who
     compute, in the order in which they may propose who takes part. ``instance``: 32 random bytes in base64; the same study
-    sealed again is another.
+    sealed again is another. ``program``: SHA-256, hexadecimal, of the public program that encodes a record; empty without one.
     """
 
     signed: Signed
@@ -52,6 +53,7 @@ class Sealed:
     entries: tuple[Entry, ...]
     conveners: tuple[str, ...]
     instance: str
+    program: str = ""
 
     @classmethod
     def make(cls, invitation: Invitation, entries: Sequence[Entry], convener: Identity) -> Sealed:
@@ -70,6 +72,14 @@ class Sealed:
             invitation=invitation.signed.parts(),
         )
         return cls.verified(Signed.sign(Purpose.SEAL, msgspec.to_builtins(body), convener))
+
+    def with_program(self, program: str, convener: Identity) -> Sealed:
+        """The same study, signed with the digest of the ``program`` that encodes a record."""
+        body = msgspec.structs.replace(self.signed.decode(_Body), program=program)
+        sealed = Sealed.verified(Signed.sign(Purpose.SEAL, msgspec.to_builtins(body), convener))
+        # What was calibrated for it holds of the same parties.
+        sealed._choices.update(self._choices)
+        return sealed
 
     @classmethod
     def load(cls, source: str | Path) -> Sealed:
@@ -98,7 +108,7 @@ class Sealed:
         if len(set(body.conveners)) < len(body.conveners) or set(body.conveners) != computing:
             raise InputError("the order of coordinators in the sealed study does not name every party once. Seal it again.")
         decode_base64(body.instance, INSTANCE_BYTES, "the instance of the sealed study")
-        return cls(signed, invitation, entries, body.conveners, body.instance)
+        return cls(signed, invitation, entries, body.conveners, body.instance, body.program)
 
     @cached_property
     def digest(self) -> str:
@@ -194,6 +204,7 @@ class Sealed:
             "parties": [entry.fields() for entry in self.entries],
             "conveners": list(self.conveners),
             "instance": self.instance,
+            **({"program": self.program} if self.program else {}),
         }
 
 

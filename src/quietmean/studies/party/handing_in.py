@@ -23,6 +23,7 @@ from quietmean.node.tunnel import is_loopback
 from quietmean.planning import Plan
 from quietmean.protocols.committee.contribution import header_digest
 from quietmean.protocols.target import budget_warnings
+from quietmean.statistics.program import VectorProgram
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.contribution import DropReceipt
 from quietmean.studies.agreement.sealed import Sealed
@@ -323,7 +324,8 @@ def hand_in(
     with nullcontext() if site.payer is None else site.payer.alone():
         notes += site.settled_people(execution())
         records = records if site.payer is None else site.payer.records
-        encoded = study.workload.encode(records, step=choice.plan.value_step)
+        program = VectorProgram.of(study.workload).vectors if sealed.program else None
+        encoded = study.workload.encode(records, step=choice.plan.value_step, vectors=program)
         person.tell_owner(encoded, notes)
 
         def charge(content: bytes) -> None:
