@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +11,11 @@ from unittest import mock
 
 import numpy as np
 
+from quietmean.core.errors import InputError
 from quietmean.core.statement import LinearRelation, StatedValue
-from quietmean.node.committee import IdentitySigner, PublicKeys
-from quietmean.node.mailbox import mailbox_bytes
-from quietmean.protocols.committee.contribution import make_contribution
+from quietmean.node.committee import IdentitySigner, MailboxOpener, PublicKeys
+from quietmean.node.mailbox import mailbox_bytes, open_with
+from quietmean.protocols.committee.contribution import make_contribution, open_excerpt, read_whole
 from quietmean.protocols.committee.keys import SEAL_BYTES, AdmissionByVoucher, Kind, Vouching, voucher_content
 from quietmean.protocols.committee.parameters import CommitteeParameters, ballots_for
 from quietmean.protocols.committee.session import CommitteeSession
@@ -162,3 +163,40 @@ def _stated(parameters: CommitteeParameters, random: np.random.Generator) -> Sta
         reach = parameters.clip * float(np.abs(factors).sum())
         relations.append(LinearRelation(places, factors, -reach * random.uniform(0.2, 1.1), reach * random.uniform(0.2, 1.1)))
     return StatedValue(ends[0], ends[1], tuple(relations))
+
+
+def differences(studies: Sequence[RandomStudy], answers: Sequence[dict[str, Any]]) -> tuple[list[str], int]:
+    """Where files by JavaScript are not those of members' software from the same seeds, and how many files were compared.
+
+    What both refuse is no difference.
+    """
+    different, compared = [], 0
+    for study, found in zip(studies, answers, strict=True):
+        try:
+            raw, parts = study.made()
+        except InputError:
+            if "none that this study can have" not in found.get("error", ""):
+                different.append("not refused")
+            continue
+        if "error" in found:
+            different.append(found["error"])
+            continue
+        compared += 1
+        try:
+            different += _differences(study, bytes.fromhex(found["answer"][0]), raw, parts)
+        except (InputError, ValueError) as error:
+            different.append(str(error))
+    return different, compared
+
+
+def _differences(study: RandomStudy, own: bytes, raw: bytes, parts: list[tuple[bytes, bytes]]) -> list[str]:
+    session, different = study.session, []
+    header, excerpts = read_whole(session, own)
+    digests, front = 32 * len(parts), header.size - 64 - (0 if study.admission is None else 72)
+    if own[: front - digests] != raw[: front - digests] or own[front + 64 : header.size] != raw[front + 64 : header.size]:
+        different.append("front")
+    for member, (excerpt, (info, content)) in enumerate(zip(excerpts, parts, strict=True)):
+        if open_with(mailbox(member), info, excerpt[header.size :]) != content:
+            different.append(f"part {member}")
+        open_excerpt(session, header, excerpt, member, MailboxOpener(mailbox(member)))
+    return different
