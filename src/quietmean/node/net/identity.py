@@ -50,7 +50,7 @@ KEY_BYTES = 32
 _NO_KEY = "holds no private key. Name the file with yours, or make one with quietmean key new."
 _ENCRYPTED = b"BEGIN ENCRYPTED PRIVATE KEY"
 _PRIME = 2**255 - 19
-_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 # y of the points of small order, under which anybody can sign; those of order 8 are y and -y.
 _SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})
 
