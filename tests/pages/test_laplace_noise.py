@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.answers import write_privacy_page
+from quietmean.cli.check_view import ledger_finding
 from quietmean.core.codec import to_plain
 from quietmean.core.noise_law import NoiseKind, NoiseLaw
 from quietmean.desk.views import in_short, preferred, templates
+from quietmean.ledger.account import over_gaussian, shared_budget_text
 from quietmean.node import Identity
 from quietmean.planning.accuracy import stated_variance
 from quietmean.privacy.analysis import WORTHLESS
@@ -24,6 +26,9 @@ from quietmean.studies.outcome.first_screen import first_screen
 from quietmean.studies.party import Contract
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.first_screen import FirstScreen
+from quietmean.studies.party.payment import Payer, StudyCost
+from quietmean.studies.party.planned import Wanted
+from quietmean.studies.party.policy import PolicyBudget
 from support.json_documents import faults
 from support.kinds import STUDY
 from support.outcomes import EVERY_KIND, finished, run_of
@@ -99,6 +104,28 @@ def test_a_number_of_records_has_the_reach_of_its_noise(monkeypatch: pytest.Monk
     assert halves == pytest.approx([Z * errors[0], 2.118 * errors[1]], rel=0.02)
 
 
+@pytest.mark.parametrize("noise", ["laplace", None])
+def test_each_screen_says_what_laplace_noise_takes_of_a_shared_budget(
+    noise: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan, a check before the start, and the result: the same bound on each, where noise is Laplace noise alone."""
+    options = {"noise": noise} if noise else {}
+    fields = STUDY.with_fields(epsilon=1.0, protocol="packed-sharing", options=options)
+    planned = Wanted(records=4000).plan(StudyTerms.from_tables(fields.tables, "the study"), 8)
+    cost = StudyCost("study", planned.plan)
+    payer = Payer(tmp_path / "ledger.sqlite3", "north", opening=PolicyBudget(epsilon=10.0, delta=1e-6))
+    about = finished("count(x)")
+    monkeypatch.setattr(StudyOutcome, "a_priori", planned.plan.a_priori)
+    receipt = json.loads(json.dumps(to_plain(about.receipt())))
+    assert not [fault for fault in faults("receipt", receipt) if "over_gaussian" in fault]
+    screens = [list(planned.first_screen()), ledger_finding(payer, cost, "", lambda: None).doubts, first_screen(receipt)]  # type: ignore[arg-type,return-value]
+    times = over_gaussian(planned.plan.charge, 1e-6)
+    for screen in screens:
+        said = " ".join(" ".join(screen).split())
+        assert ("If studies share a budget" in said) == (noise is not None)
+        assert times is None or str(shared_budget_text(times)) in said
+
+
 @pytest.mark.parametrize("protocol", ["packed-sharing", "secagg"])
 @pytest.mark.parametrize("noise", ["laplace", None])
 def test_before_a_yes_it_is_said_that_a_share_of_laplace_noise_is_worth_nothing(protocol: str, noise: str | None) -> None:
@@ -108,6 +135,7 @@ def test_before_a_yes_it_is_said_that_a_share_of_laplace_noise_is_worth_nothing(
     study = StudyTerms.from_tables(tables, "the study")
     contract = Contract(study, parties, 0, choice=study.choice(len(parties)))
     worthless = noise is not None
+    assert ("BUDGET" in {fact.key for fact in FirstScreen.of(contract).always}) == worthless
     against = next(fact.text for fact in FirstScreen.of(contract).rows if fact.key == "against")
     assert against.endswith(f"({WORTHLESS}) if all others work together") == worthless
     assert math.isfinite(contract.everybody_else)

@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, poisson
 
-from quietmean.ledger import Ledger
+from quietmean.ledger import Ledger, Rule
+from quietmean.ledger.account import over_gaussian
 from quietmean.ledger.database import SCHEMA
 from quietmean.ledger.people import LEAST_COMMON, LEAST_PART, MOST_KEPT, PERSONS, ROWS, Sketch
+from quietmean.privacy import Charge, mu_of_budget
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import records_of
 from quietmean.studies.data.persons import identities_of
@@ -188,3 +191,22 @@ def test_that_the_key_is_made_is_said_once_with_its_place(tmp_path: Path) -> Non
         assert People(records, data, tmp_path, told.append).sketch is not None
     (said,) = told
     assert said.startswith(f"{tmp_path / KEY_NAME} is made")
+
+
+@pytest.mark.parametrize("steps", [1, 2, 1024])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("rule", Rule)
+def test_so_many_gaussian_studies_fit_where_one_of_laplace_noise_does(steps: int, epsilon: float, rule: Rule) -> None:
+    """A bound, exact but for rounding; never said of Gaussian noise, nor where epsilons are added."""
+    delta = 1e-6
+    charge = Charge.of_laplace(steps, steps / epsilon, tv=1e-18)
+    gaussian = Charge(mu_of_budget(charge.pure, delta))
+    times = over_gaussian(charge, delta, rule)
+    assert over_gaussian(gaussian, delta, rule) is None
+    if rule == Rule.PURE:
+        assert times is None
+        return
+    assert times is not None
+    power = rule.curve.power
+    whole, each = (Fraction(rule.curve.column(one)) ** power for one in (charge, gaussian))
+    assert each * Fraction(times) >= whole > each * Fraction(times) * (1 - Fraction(1, 10**9))

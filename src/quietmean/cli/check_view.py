@@ -22,7 +22,7 @@ from quietmean.cli.ledger import balance_text
 from quietmean.cli.screens import NEXT, show_first
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of, epsilon_shown, percent_text, some_of
-from quietmean.ledger.account import left_shown
+from quietmean.ledger.account import left_shown, over_gaussian, shared_budget_text
 from quietmean.node.net import format_address
 from quietmean.node.phase import Phase
 from quietmean.studies.agreement.sealed import Sealed
@@ -117,9 +117,10 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
     share, more = account.use_of(entry)
     text += f"; the study takes {percent_text(share)} of the budget, and {more} more like it would fit"
     needed = epsilon_shown(entry.charged.epsilon(cost.plan.target.delta))
-    after = left_shown(account.with_entry(entry).remaining_epsilon)
-    short = f"budget {payer.account!r}: this study alone costs {needed}; costs add in squares, so {after} of "
-    return Finding("ledger", True, text, f"{short}{account.budget.epsilon:g} is left")
+    after = f"{left_shown(account.with_entry(entry).remaining_epsilon)} of {account.budget.epsilon:g}"
+    short = f"budget {payer.account!r}: this study alone costs {needed}; costs add in squares, so {after} is left"
+    times = over_gaussian(cost.charge, cost.plan.target.delta, account.rule)
+    return Finding("ledger", True, text, short, [] if times is None else [str(shared_budget_text(times))])
 
 
 def expected_finding(forecast: Forecast) -> Finding:
@@ -350,7 +351,7 @@ def show_before_yes(data: str | Path, columns: Columns) -> None:
     try:
         preview = Preview.of(data, columns)
     except InputError:
-        # The command that reads the data afterwards reports the error.
+        # The command that reads the data afterwards reports it.
         return
     show_preview(preview, details=True)
     if preview.proposed:
@@ -434,8 +435,7 @@ def data_command(
             )
         settings = {**location.settings, **preview.proposed}
         lines = "".join(f'{name} = "{value}"\n' for name, value in settings.items() if name != "format")
-        output_file = output(target, "the format of the data", "--write-format")
-        output_file.write(lines.encode())
+        output(target, "the format of the data", "--write-format").write(lines.encode())
         written = target
     if json:
         print_json({**preview.to_json(), "written": None if written is None else str(written)})

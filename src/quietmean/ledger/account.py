@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.readable import Phrase, bound_text, phrase
 from quietmean.privacy.charge import NOTHING, Charge, additive_delta, compose, delta_of_rho, down, epsilon_of_rho, rho_of_budget
 from quietmean.privacy.composition import epsilon_within, exact_sum, fits, mu_of_budget, remaining_mu
 from quietmean.privacy.conversion import check_budget, delta_of_mu, epsilon_of_mu
@@ -24,6 +25,8 @@ SPENT: Final = "spent"
 ADDITIVE_PART: Final = 0.01
 # What an entry is known by whose persons were charged although another account was named.
 OTHERS: Final = b"*"
+# Beyond the rounding of a power of a quotient.
+_UP = 1 + 1e-12
 
 
 class Rule(StrEnum):
@@ -382,6 +385,25 @@ class Account:
     def without(self, study: str) -> Account:
         """The account as it would be had ``study`` not been charged."""
         return replace(self, entries=tuple(entry for entry in self.entries if entry.study != study))
+
+
+def over_gaussian(charge: Charge, delta: float, rule: Rule = Rule.GAUSS) -> float | None:
+    """How many times as much an account takes of a pure ``charge`` as of Gaussian noise of its epsilon at ``delta``.
+
+    An upper bound, for any neighbouring relation. None where epsilon is not pure, or where it takes no more.
+    """
+    if charge.delta_below is None or not charge.pure:
+        return None
+    gaussian, curve = Charge(mu_of_budget(charge.pure, delta)), rule.curve
+    times = (curve.column(charge) / curve.column(gaussian)) ** curve.power * _UP
+    return times if times > 1 else None
+
+
+def shared_budget_text(times: float) -> Phrase:
+    """What :func:`over_gaussian` means."""
+    return phrase(
+        "If studies share a budget, this one takes up to {times} times as much as Gaussian noise.", times=bound_text(times)
+    )
 
 
 def charges_of(entries: Sequence[LedgerEntry]) -> list[Charge]:

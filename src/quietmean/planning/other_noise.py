@@ -9,6 +9,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.readable import plain
 from quietmean.core.schema import options_of
+from quietmean.ledger.account import over_gaussian
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import configure
@@ -36,7 +37,8 @@ def other_noise(plan: Plan, options: Mapping[str, Any]) -> str | None:
     mine, others_error = (float(one.prediction.get("mse_noise", 0.0)) for one in (plan, other))
     if not (mine and others_error and math.isfinite(plan.a_priori.mu)):
         return None
-    error, share = math.sqrt(others_error / mine), (other.a_priori.mu / plan.a_priori.mu) ** 2
+    times = over_gaussian((plan if has_laplace else other).charge, plan.target.delta) or 1.0
+    error, share = math.sqrt(others_error / mine), 1 / times if has_laplace else times
     said = f"--with {_NOISE}={_LAPLACE}"
     noise = f"Gaussian noise (without {said})" if has_laplace else f"Laplace noise ({said})"
     return (

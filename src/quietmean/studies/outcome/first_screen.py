@@ -35,6 +35,7 @@ from quietmean.core.readable import (
     some_of,
 )
 from quietmean.core.tables import aligned
+from quietmean.ledger.account import shared_budget_text
 from quietmean.planning.influence import Checked
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import number_of
@@ -333,6 +334,8 @@ def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     # Nobody's answers have no interval that means anything.
     yield from (("", text) for text in about_intervals([] if end.nobodys else end.terms))
     yield "Privacy", privacy_of(end)
+    if times := end.result.get("over_gaussian"):
+        yield "Budget", shared_budget_text(float(times))
     yield "Protocol", _protocol(end)
     yield _checked(end)
 

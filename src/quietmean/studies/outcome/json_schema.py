@@ -138,7 +138,7 @@ def result_schema() -> Schema:
     return {
         "$schema": DIALECT,
         "title": "Result of a quietmean study",
-        **record(fields, optional=local | node | files | {"delta_below", "gate", "nats", "why"}),
+        **record(fields, optional=local | node | files | {"delta_below", "gate", "nats", "over_gaussian", "why"}),
     }
 
 
@@ -168,7 +168,7 @@ def receipt_schema() -> Schema:
             {"colluding": COUNT, "delta": NUMBER, "epsilon": NUMBER, "nats": NUMBER, "eavesdropping": READ},
             optional=["epsilon", "nats", "eavesdropping"],
         ),
-        "result": record(_result(), optional=["delta_below", "gate", "nats"]),
+        "result": record(_result(), optional=["delta_below", "gate", "nats", "over_gaussian"]),
         "origin": {"type": "object"},
         "gate": described({"type": "object"}, "what happened at the gate before the release"),
         "no_result": described(
@@ -206,6 +206,7 @@ def _result() -> dict[str, Schema]:
         "epsilon": described(SIZE_OR_INF, "of the execution that happened, an upper bound"),
         "delta": NUMBER,
         "delta_below": described(NUMBER, "what delta is below, where epsilon is pure"),
+        "over_gaussian": described(NUMBER, "how many times what Gaussian noise takes of a shared budget; an upper bound"),
         "certificate": described({"type": "object"}, "what the figures mean and take for granted"),
         "parties_counted": COUNT,
         "without": described(array(COUNT), "the parties whose values are not in it, by their places"),

@@ -20,6 +20,7 @@ from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.readable import Fact, delta_shown, epsilon_shown, listed
+from quietmean.ledger.account import over_gaussian
 from quietmean.planning.accuracy import curators_variance, stated_law, stated_variance
 from quietmean.planning.gate import GateRecord, GateRefused, kept_at_gate
 from quietmean.planning.influence import ImpossibleResult, Influence, ReleasedSum, influence_of, require_possible
@@ -196,7 +197,7 @@ class StudyOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the result that ``quietmean run`` and ``join`` print as JSON."""
-        means, nats = column_means(self.answers), self.nats
+        means, nats, promised = column_means(self.answers), self.nats, Charge.promised(self.a_priori)
         return {
             "columns": list(self.workload.columns.names),
             "estimate": self.by_column({name: float(mean.value[0]) for name, mean in means.items()}),
@@ -205,7 +206,8 @@ class StudyOutcome:
             "enforced_by": self.a_priori.enforced_by,
             "epsilon": self.epsilon,
             "delta": self.target.delta,
-            **({} if (below := Charge.promised(self.a_priori).delta_below) is None else {"delta_below": below}),
+            **({} if (below := promised.delta_below) is None else {"delta_below": below}),
+            **({} if (times := over_gaussian(promised, self.target.delta)) is None else {"over_gaussian": times}),
             "certificate": self.certificate_json(),
             "parties_counted": self.parties_counted,
             "without": np.flatnonzero(~self.execution.contributors()).tolist(),

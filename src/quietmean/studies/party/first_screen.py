@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from quietmean.core.codec import canonical_json
@@ -21,6 +22,7 @@ from quietmean.core.readable import (
     percent_text,
     phrase,
 )
+from quietmean.ledger.account import over_gaussian, shared_budget_text
 from quietmean.privacy.analysis import WORTHLESS
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
@@ -40,7 +42,7 @@ _KEY = 16
 _PURPOSE = 200
 NO_PROMISE, NO_PRIVACY = "NO PROMISE", "NO PRIVACY"
 # So many words stand above the answer; which share one where there are more.
-_MOST, _OF_A_KIND = 8, (("PEOPLE", "ROWS"), (NO_PROMISE, "AVERAGE"), ("SITE", "LARGEST"))
+_MOST, _OF_A_KIND = 8, (("PEOPLE", "ROWS"), (NO_PROMISE, "AVERAGE"), ("SITE", "LARGEST"), ("ONCE", "BUDGET"), ("COST", "BUDGET"))
 
 
 @dataclass(frozen=True)
@@ -132,15 +134,12 @@ def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[Sho
 
 
 def _uncompared(names: Sequence[str]) -> str:
-    who = _names(names, _other_sites, _IN_SENTENCE)
-    if len(names) == 1:
-        return phrase(
-            "Nobody compared the code with {who}. Call them, else the key may be false. For the code: quietmean verify words.",
-            who=who,
-        )
+    who, typed = _names(names, _other_sites, _IN_SENTENCE), quote(",".join(names))
     return phrase(
-        "Nobody compared the code with {who}. Call them, else the keys may be false. For the code: quietmean verify words.",
+        "Nobody compared the code with {who}, so keys may be false. "
+        "Call them (quietmean verify words), then add --compared {typed}.",
         who=who,
+        typed=typed if len(typed) <= _IN_SENTENCE - 2 else "NAME",
     )
 
 
@@ -271,6 +270,10 @@ def _largest(agreed: Agreement) -> str:
     return phrase("One party may have up to {share} of all records.", share=percent_text(share))
 
 
+def _times(agreed: Agreement) -> float | None:
+    return over_gaussian(agreed.charge, agreed.target.delta)
+
+
 def _cost_stays(agreed: Agreement) -> str:
     if agreed.rounds > 1:
         return phrase("The cost of a round stays once it begins, even without a result.")
@@ -299,6 +302,7 @@ ALWAYS: tuple[AlwaysFact[Agreement], ...] = (
         lambda agreed: agreed.contributes,
         lambda agreed: phrase("A contribution cannot be changed or taken back. Its cost stays."),
     ),
+    AlwaysFact("BUDGET", lambda agreed: _times(agreed) is not None, lambda agreed: shared_budget_text(_times(agreed) or 1.0)),
     AlwaysFact("COST", lambda agreed: not agreed.contributes and not _unpromised(agreed), _cost_stays),
 )
 

@@ -15,6 +15,7 @@ from quietmean.core.output import TableFile
 from quietmean.core.readable import UNKNOWN, count_of, delta_shown, epsilon_shown, percent_text, plain
 from quietmean.core.schema import MOST
 from quietmean.core.tables import Kinds, table_html, table_text
+from quietmean.ledger.account import over_gaussian, shared_budget_text
 from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
 from quietmean.planning.other_noise import other_noise
 from quietmean.privacy.analysis import cost_text
@@ -163,6 +164,8 @@ class PlannedStudy(TableFile):
             yield ABOUT_THESE if study.workload.these_records else f"Expected 95 % intervals. They cover {of}."
         if not first:
             yield f"Privacy: {self._promise}."
+        if (times := over_gaussian(plan.charge, target.delta)) is not None:
+            yield shared_budget_text(times)
         if study.committee is not None:
             yield f"Who reads: {CommitteeWords(study.committee, None, study.workload).otherwise}"
         if study.deadlines is not None:
