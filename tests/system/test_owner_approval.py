@@ -167,8 +167,8 @@ def test_the_contract_names_the_signatures_and_no_other_yes(capsys: pytest.Captu
     main(shown)
     told = capsys.readouterr().out
     # Nothing says which data set the vectors of a session are of.
-    how = "join with --account NAME" if "session" in Path("study.toml").read_text() else "join or send with"
-    assert f"To agree, {how} --accept " in told
+    own = "--program FILE --account NAME" if "session" in Path("study.toml").read_text() else "--data FILE"
+    assert f"To agree  quietmean join study.toml --roster roster.toml --key a.key {own} --accept " in told
 
 
 @pytest.mark.sampled(1)

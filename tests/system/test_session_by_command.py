@@ -104,7 +104,7 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
     call(shown("site contract", "north"), "--json")
     contract = json.loads(capsys.readouterr().out)
     call(shown("site contract", "north"))
-    assert f"To agree, join with --account NAME --accept {contract['accept'][:8]}" in capsys.readouterr().out
+    assert f"--program FILE --account NAME --accept {contract['accept'][:8]}" in capsys.readouterr().out
     agreed = Sealed.load(sealed)
     digest, by_key = agreed.digest, [entry.name for entry in agreed.entries]
     assert contract["digest"] == digest

@@ -16,7 +16,7 @@ from quietmean.cli.common import Out
 from quietmean.cli.console import err, out, output, print_json, print_lines, printable, progress
 from quietmean.cli.identity import AtTerminal, kept, load_identity, make_identity, show_contract
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.screens import NEXT, rows
+from quietmean.cli.screens import AGREE, NEXT, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.folders import configuration_folder
@@ -25,10 +25,20 @@ from quietmean.flower.agreement import FlowerContract, is_flower_agreement
 from quietmean.node.net import Purpose, parse_place, require_name
 from quietmean.studies.agreement.any_study import facts_of
 from quietmean.studies.agreement.invitation import Entry, Invitation
+from quietmean.studies.agreement.session_study import MODEL
 from quietmean.studies.agreement.signed import is_document
 from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path, require_role
 from quietmean.studies.outcome.feasible import needs_addresses
-from quietmean.studies.party import Contract, OwnerApproval, PartyContext, Policy, agreed_terms, file_name, require_digest
+from quietmean.studies.party import (
+    Agreement,
+    Contract,
+    OwnerApproval,
+    PartyContext,
+    Policy,
+    agreed_terms,
+    file_name,
+    require_digest,
+)
 from quietmean.studies.party.approval import DIGITS, screen_of
 from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
 from quietmean.studies.party.session_contract import SessionContract, contract_for
@@ -218,11 +228,29 @@ def contract_command(
         if least := rules.rules.least_approvals:
             signed = count_of(least, "of its approvers signs", "of its approvers sign")
             out.print(f"Required: {signed}, with quietmean site approve.")
-        how = "join with --account NAME" if type(contract) is SessionContract else "join or send with"
-        agree = f"To agree, {how} --accept"
-        out.print(f"{'To sign: --accept' if least else agree} {contract.accept_digest[:DIGITS]}")
+        if least or isinstance(contract, FlowerContract):
+            print_lines([f"{'To sign: --accept' if least else 'To agree: accept ='} {contract.accept_digest[:DIGITS]}"])
+        else:
+            print_lines([_agree_with(contract, study, agreed, {"store": store, "policy": policy})])
         if not details:
             out.print(f"{'More':10}all {len(contract.facts())} terms: --details")
+
+
+def _agree_with(contract: Agreement, study: Path, agreed: AgreementOptions, site: dict[str, Path | None]) -> str:
+    """The command that says yes, as it is typed; FILE, FOLDER and NAME stand for what only its party knows."""
+    given = {"roster": agreed.roster, "key": agreed.key, "plan": agreed.plan, **site}
+    options = [f"--{name} {quote(str(path))}" for name, path in given.items() if path not in (None, NO_AGREEMENT_OPTIONS.key)]
+    own = [] if contract.sealed is None else [entry for entry in contract.sealed.entries if entry.name == contract.own.name]
+    member = any(entry.member for entry in own)
+    if isinstance(contract, SessionContract):
+        data = "--data FILE" if contract.study.purpose.get("kind") == MODEL else "--program FILE"
+        options += [data, "--account NAME"]
+    else:
+        options += ["--contributions FOLDER"] * member + ["--data FILE"]
+    options += ["--no-privacy"] * agreed.no_privacy
+    options += ["--a-priori-above-target"] * any(plan.above_target is not None for plan in contract.plans)
+    verb = "send" if contract.contributes and not member else "join"
+    return f"{AGREE}{verb} {quote(str(study))} {' '.join(options)} --accept {contract.accept_digest[:DIGITS]}"
 
 
 @Parameter(name="*")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BELOW = "    "
 NEXT, THEN, OR = "Next      quietmean ", "Then      quietmean ", "Or        quietmean "
+AGREE = "To agree  quietmean "
 MORE = "More      the same command with --details"
 # Where the text of a row begins that says something of a study.
 _ROW = 13
