@@ -295,7 +295,7 @@ def test_robust_errors_cost_nothing_in_the_noise_of_anything_else() -> None:
         features = [workload.statistics[0].features(workload.declared)[0] for workload in workloads]
         assert features[0].sensitivity == pytest.approx(features[1].sensitivity, rel=1e-12)
         reads = [workload.decoder().read for workload in workloads]
-        spreads = [read.gram(np.arange(len(read.left)), np.arange(len(read.left))) for read in reads]
+        spreads = [read.gram(np.arange(read.shape[0]), np.arange(read.shape[0])) for read in reads]
         size = len(spreads[1])
         assert len(spreads[0]) > size
         np.testing.assert_allclose(spreads[0][:size, :size], spreads[1], rtol=1e-9)

@@ -25,6 +25,9 @@ def dense(workload: Workload, step: float) -> tuple[Array, Array, Array]:
     every = [] if workload.hides_count else known.pop(TOTAL, [])
     rows = [*every, *(other - first for first, *others in known.values() for other in others)]
     equal, right = np.array(rows).reshape(-1, ends[-1]), np.array([1.0] * len(every) + [0.0] * (len(rows) - len(every)))
-    size = np.sqrt(np.diag(among := equal @ spread @ equal.T))
-    gain = spread @ equal.T @ (np.linalg.pinv(among / np.outer(size, size), 1e-10, hermitian=True) / np.outer(size, size))
-    return free - gain @ (equal @ free), gain @ right, spread - gain @ (equal @ spread)
+    known_of = equal @ free
+    size = np.linalg.norm(known_of, axis=1, keepdims=True)
+    # By singular values, as squares of nearly dependent rows would be all rounding; 1e-5 is the root of what is redundant.
+    inverse = free @ (np.linalg.pinv(known_of / size, 1e-5) / size.T) if len(rows) else np.zeros((ends[-1], 0))
+    taken = inverse @ known_of
+    return free - taken, inverse @ right, spread - taken @ free.T

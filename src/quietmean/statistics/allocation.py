@@ -169,7 +169,7 @@ def _alone(workload: Workload, statistic: Statistic) -> Workload:
 def _noise_ratio(alone: Workload) -> float:
     """Noise over sampling error of the principal term of a statistic that is asked alone; NaN without a sampling error."""
     (statistic,) = alone.statistics
-    mean = alone.of_records(made_up(alone.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
+    mean = alone.sums(made_up(alone.columns, USUAL_SPREAD, _relation(statistic)), np.full(_ROWS, 1 / _ROWS))
     # Both errors are for _ROWS records, as for all other statistics.
     estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
     ratio = float(noise_over_sampling(estimates)[principal(estimates)])

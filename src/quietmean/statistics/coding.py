@@ -24,14 +24,13 @@ from quietmean.core.errors import InputError
 from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import Vector
 from quietmean.core.readable import count_of
+from quietmean.randomness.stream import BitStream, Seed
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import HALF_A_RECORD
-from quietmean.statistics.linear import LinearMap
+from quietmean.statistics.linear import LinearMap, pseudo_inverse, sparser
 from quietmean.statistics.statistic import TOTAL, Feature, Released, presence_of, raw
 from quietmean.statistics.transforms import Transform
 
-# Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.
-_REDUNDANT = 1e-10
 # Where parties count once, less of one is rounding.
 _PART_OF_PARTY = 1e-6
 # Entries of the matrix below this part of the largest are zeros.
@@ -82,7 +81,7 @@ class Decoder:
             free = LinearMap.of_parts(list(zip(at, inverses, strict=True)))
             # The gain is that of least squares under the covariance of what is read freely.
             known = free.combined(equal)
-            gain = free.times(known.T) @ _pseudo_inverse(known @ known.T)
+            gain = free.times(known.T) @ pseudo_inverse(known @ known.T)
             parts_read.append((own, free.plus(-gain, known)))
             offset[own] = gain @ right
         whole = None
@@ -129,7 +128,15 @@ class Decoder:
 
         All of them where none counts, as what is read is public.
         """
-        size = {feature: float(np.abs(self.read.columns(own)).max(initial=0.0)) for feature, own in places.items()}
+        # What makes nothing of numbers that nobody chose is 0.
+        chance, size = (
+            BitStream(Seed.public("coordinates that count")).standard_normal(self.read.shape[1]),
+            dict[Feature, float](),
+        )
+        for feature, own in places.items():
+            alone = np.zeros_like(chance)
+            alone[own] = chance[own]
+            size[feature] = float(np.abs(self.read.times(alone)).max(initial=0.0))
         largest = max(size.values(), default=0.0)
         return [feature for feature in places if size[feature] >= _ROUNDING * largest]
 
@@ -184,25 +191,18 @@ def _coupled(features: Sequence[Feature], equalities: Sequence[_Equality]) -> It
     for first, weights, right in by_first:
         own_equalities[id(linked[first])].append((weights, right))
     for together in {id(each): each for each in linked}.values():
-        own, here = [features[index] for index in sorted(together)], own_equalities[id(together)]
+        own, by_pair = [features[index] for index in sorted(together)], dict[tuple[Feature, ...], list[_Equality]]()
+        for equality in own_equalities[id(together)]:
+            by_pair.setdefault(tuple(equality[0]), []).append(equality)
+        # Those of the same features one after the other: their events are parts of each other.
+        here = [equality for of_pair in by_pair.values() for equality in of_pair]
         ends = np.cumsum([0, *(feature.size for feature in own)]).tolist()
         begins = dict(zip(own, ends, strict=False))
         matrix = np.zeros((len(here), ends[-1]))
         for place, (by_feature, _) in enumerate(here):
             for feature, sizes in by_feature.items():
                 matrix[place, begins[feature] : begins[feature] + feature.size] = sizes
-        yield own, matrix, np.array([right for _, right in here])
-
-
-def _pseudo_inverse(matrix: Array) -> Array:
-    """The inverse of a symmetric positive semidefinite matrix outside its null space, as far as rounding shows that."""
-    if not len(matrix):
-        return matrix
-    size = np.sqrt(np.diag(matrix))
-    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
-    inverse = np.where(values > _REDUNDANT * values[-1], 1 / np.maximum(values, _REDUNDANT * values[-1]), 0.0)
-    pseudo_inverse: Array = (vectors * inverse) @ vectors.T / np.outer(size, size)
-    return pseudo_inverse
+        yield own, *sparser(matrix, np.array([right for _, right in here]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,9 +380,7 @@ class _Sums:
         for start in range(0, len(rows) if features else 0, _ROWS):
             inside, here = self._workload.inside(rows[start : start + _ROWS]), counts[start : start + _ROWS]
             for feature in features:
-                scale = self._workload.scales[feature]
-                scaled = feature.encode(inside) * scale
-                self.totals[feature] += here @ (feature.to_grid(scaled, scale, self._step) if self._step else scaled)
+                self.totals[feature] += feature.sums(inside, here.astype(np.float64), self._workload.scales[feature], self._step)
 
     def _require_all(self, count: int) -> None:
         if count != len(self._groups):

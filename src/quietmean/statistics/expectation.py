@@ -261,31 +261,31 @@ class _Studies:
                 del self._drawn[other]
             stream = BitStream(Seed.public("expectation", self._statistic.text, count))
             added = self.decoder.read.times(stream.standard_normal((count, self._workload.dimension)).T).T
-            self._drawn[key] = self._read(_sample_means(self._population(spread), weight, count, stream)), added
+            self._drawn[key] = self._read(spread, _samples(weight, count, stream)), added
         return self._drawn[key]
 
     def middle(self, spread: float) -> Array:
         """The quantities of all made-up records, (q,), without noise."""
-        return self._read(self._population(spread).mean(axis=0))
+        return self._read(spread, np.full(ROWS, 1 / ROWS))
 
-    def _read(self, vectors: Array) -> Array:
-        """The quantities, (..., q), of vectors of the features that are read, (..., places)."""
-        whole = np.zeros((*vectors.shape[:-1], self._workload.dimension))
-        whole[..., self._places] = vectors
+    def _read(self, spread: float, weights: Array) -> Array:
+        """The quantities, (..., q), of weighted sums of made-up records, by weights (..., ROWS)."""
+        table, whole = self._population(spread), np.zeros((*weights.shape[:-1], self._workload.dimension))
+        for begin in range(0, ROWS, _CHUNK):
+            rows = slice(begin, begin + _CHUNK)
+            # Few studies are read, and not each record.
+            whole[..., self._places] += self._workload.sums(
+                table[rows], weights[..., rows], step=self._step, features=self._features
+            )
         quantities: Array = self.decoder.read.times(whole.T).T + self.decoder.offset
         return quantities
 
     def _population(self, spread: float) -> Array:
-        """The vectors of made-up records, (ROWS, places): few studies are read, and not each record."""
+        """Made-up records, (ROWS, columns)."""
         if spread not in self._populations:
             scenario = SyntheticRecords(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
             self._statistic.synthesize(scenario)
-            table = scenario.table(columns_of(self._statistic, self._workload))
-            parts = [
-                self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features)
-                for begin in range(0, ROWS, _CHUNK)
-            ]
-            self._populations[spread] = np.vstack(parts)
+            self._populations[spread] = scenario.table(columns_of(self._statistic, self._workload))
         return self._populations[spread]
 
 
@@ -302,8 +302,8 @@ def columns_of(statistic: Statistic, workload: Workload) -> list[str]:
     return names or list(workload.columns.names)
 
 
-def _sample_means(population: Array, weight: float, studies: int, stream: BitStream) -> Array:
-    """Means of random samples of ``weight`` rows of a population, (studies, d)."""
+def _samples(weight: float, studies: int, stream: BitStream) -> Array:
+    """How much each made-up record counts in means of random samples of ``weight`` of them, (studies, ROWS)."""
     count = max(round(weight), 1)
     if count * studies <= _MOST_DRAWN:
         places = stream.integers(ROWS, count * studies) + np.repeat(np.arange(studies) * ROWS, count)
@@ -312,8 +312,7 @@ def _sample_means(population: Array, weight: float, studies: int, stream: BitStr
         # Each record is drawn so often that its frequency is nearly normal.
         scattered = stream.standard_normal((studies, ROWS))
         weights = 1 / ROWS + (scattered - scattered.mean(axis=1, keepdims=True)) / math.sqrt(ROWS * weight)
-    means: Array = weights @ population
-    return means
+    return np.asarray(weights)
 
 
 def best_bins(column: Column, records: float, noise: float) -> int:

@@ -126,11 +126,14 @@ class Feature(ABC):
         return np.asarray(self.encode(records).mean(axis=0, keepdims=True))
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
-        """``scale`` times the features of records, (rows, size), rounded to multiples of ``step``; their distances must not grow.
-
-        Towards zero: right where the features form boxes, balls or simplices around or at zero. Other domains override this.
-        """
+        """``scale`` times the features of records, (rows, size), on multiples of ``step``; their distances must not grow."""
+        # Towards zero: right where the features form boxes, balls or simplices around or at zero. Other domains override this.
         return towards_zero(scaled, step)
+
+    def sums(self, records: Records, weights: Array, scale: float, step: float) -> Array:
+        """Weighted sums of ``scale`` times the features, by weights (..., rows), each rounded to multiples of ``step`` but 0."""
+        scaled = self.encode(records) * scale
+        return np.asarray(weights @ (self.to_grid(scaled, scale, step) if step else scaled))
 
     def mixing(self, scale: float, step: float) -> float:
         """Which part of each value is replaced by what all have, so that the rounded ones stay mixtures; by default none.
@@ -140,10 +143,8 @@ class Feature(ABC):
         return 0.0
 
     def response(self, scale: float, step: float) -> Array:
-        """The public map (size, size) from quantities to the mean of encodings, as rounded for ``scale`` to the grid of ``step``.
-
-        By default the quantities are the encodings themselves.
-        """
+        """The public map (size, size) from quantities to the mean of encodings, rounded for ``scale`` to the grid of ``step``."""
+        # By default the quantities are the encodings themselves.
         return np.eye(self.size)
 
     def inverse(self, scale: float, step: float) -> LinearMap:

@@ -22,6 +22,7 @@ from quietmean.statistics.complete_records import counted
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimate import NOT_TOLD, Flag
 from quietmean.statistics.estimates import Estimates, possible
+from quietmean.statistics.features.of_another import OfAnother
 from quietmean.statistics.features.presence import AnyPresent, Indicator, any_present
 from quietmean.statistics.influence_bounds import Around, TermReading
 from quietmean.statistics.linear import LinearMap
@@ -34,25 +35,12 @@ _NEAR = 1e-6
 
 
 @dataclass(frozen=True)
-class Within(Feature):
+class Within(OfAnother):
     """A feature of the records in which a condition holds; any other is encoded as one in which nothing is present."""
 
-    inner: Feature
     condition: RowCondition
     declared: tuple[Column, ...]
     of_single_record: bool = False
-
-    @property
-    def size(self) -> int:
-        return self.inner.size
-
-    @property
-    def sensitivity(self) -> float:
-        return self.inner.sensitivity
-
-    @property
-    def length(self) -> float:
-        return self.inner.length
 
     @property
     def most_nonzero(self) -> int:
@@ -61,9 +49,6 @@ class Within(Feature):
     @property
     def is_whole(self) -> bool:
         return self.inner.is_whole
-
-    def for_private_count(self) -> Feature:
-        return replace(self, inner=self.inner.for_private_count())
 
     def for_single_record(self, *, of_party: bool) -> Feature:
         inner = self.inner.for_single_record(of_party=of_party)
@@ -75,6 +60,9 @@ class Within(Feature):
 
     def encode(self, records: Records) -> Array:
         return self.inner.encode(self._inside(records))
+
+    def sums(self, records: Records, weights: Array, scale: float, step: float) -> Array:
+        return self.inner.sums(self._inside(records), weights, scale, step)
 
     def looks_at(self) -> tuple[Feature, ...]:
         return (*self.inner.looks_at(), Inside(self.condition, self.declared))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -260,8 +260,7 @@ class Workload:
         Nothing about the values, or their number, decides whether a study goes on. Those outside the bounds are moved to the
         nearest bound, and what counts in place of a missing one is fixed; no record is a zero vector, or where a party is
         protected as a whole one of missing values. ``step``: that of the plan's grid, to which each unit is rounded before
-        anything is added up, so that the sensitivity holds to the last bit; 0 for none. ``vectors``: makes the vector of each
-        record by itself, by default :meth:`of_records`.
+        anything is added up, so that the sensitivity holds to the last bit; 0 for none. ``vectors``: makes each record's.
         """
         if isinstance(records, Groups):
             return self._encoded(*sums_of(self, records, step))
@@ -278,7 +277,7 @@ class Workload:
                 total += self.of_person(grouped, step=step).sum(axis=0)
             elif self.unit.within_party:
                 # Whole multiples of a power of two: their sum is exact.
-                total += (self.of_records(rows, step=step) if vectors is None else vectors(rows)).sum(axis=0)
+                total += self.sums(rows, np.ones(len(rows)), step=step) if vectors is None else vectors(rows).sum(axis=0)
             else:
                 whole.append(rows)
         if self.unit.within_party:
@@ -312,21 +311,21 @@ class Workload:
         encoded = self.of_records(grouped.values, step=step)
         return encoded if not self.adds_rows else np.add.reduceat(encoded, grouped.starts, axis=0)
 
-    def of_records(self, records: Array, *, step: float = 0.0, features: Collection[Feature] | None = None) -> Array:
-        """The vector of each record by itself, shape (rows, d): no two are further apart than the sensitivity.
+    def of_records(self, records: Array, *, step: float = 0.0) -> Array:
+        """The vector of each record by itself, shape (rows, d): no two are further apart than the sensitivity."""
+        inside, scales = self.inside(records), self.scales
+        return self._rounded([feature.encode(inside) * scale for feature, scale in scales.items()], step)
 
-        With ``features`` the coordinates of these alone, in the order of the vector.
-        """
+    def sums(self, records: Array, weights: Array, *, step: float = 0.0, features: Collection[Feature] | None = None) -> Array:
+        """Weighted sums of records' vectors, (..., d), by weights (..., rows); with ``features`` coordinates of these alone."""
         inside = self.inside(records)
         scales = {feature: scale for feature, scale in self.scales.items() if features is None or feature in features}
-        return self._rounded([feature.encode(inside) * scale for feature, scale in scales.items()], step, scales)
+        return np.concatenate([feature.sums(inside, weights, scale, step) for feature, scale in scales.items()], axis=-1)
 
-    def _rounded(self, features: list[Array], step: float, scales: Mapping[Feature, float] | None = None) -> Array:
-        """The vectors of units, (units, d), from their scaled features, (units, size) each; ``scales``: of all by default."""
-        if not step:
-            return np.hstack(features)
-        scaled_features = zip((self.scales if scales is None else scales).items(), features, strict=True)
-        return np.hstack([feature.to_grid(scaled, scale, step) for (feature, scale), scaled in scaled_features])
+    def _rounded(self, features: list[Array], step: float) -> Array:
+        """The vectors of units, (units, d), from their scaled features, (units, size) each."""
+        own = zip(self.scales.items(), features, strict=True)
+        return np.hstack([feature.to_grid(scaled, scale, step) if step else scaled for (feature, scale), scaled in own])
 
     def require_grid(self, step: float) -> None:
         """Raises :class:`InputError` for the grid of a plan that is too coarse for what is asked."""

@@ -132,7 +132,7 @@ class PrefixTable(Feature):
     def inverse(self, scale: float, step: float) -> LinearMap:
         block, left, right = _inverse(self.cells, self.groups, scale, step, self.mixing(scale, step))
         rows = np.arange(self.size).reshape(self.groups, -1)
-        return LinearMap([(own, own, block) for own in rows], left, right)
+        return LinearMap((self.size, self.size), [(own, own, block) for own in rows]).plus(left, right)
 
     @property
     def complete(self) -> Array:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.input_domain import InputDomain
 from quietmean.statistics.columns import Column
+from quietmean.statistics.features.of_another import OfAnother
 from quietmean.statistics.features.presence import Indicator
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of, raw
 
@@ -40,7 +41,7 @@ class PartOfCap(Indicator):
 
 
 @dataclass(frozen=True)
-class Weighted(Feature):
+class Weighted(OfAnother):
     """A feature of which each record counts for the part u of its weight's cap; with ``squares`` beside it the same with u^2.
     ``needs``: as of :class:`PartOfCap`.
 
@@ -48,7 +49,6 @@ class Weighted(Feature):
     that of the feature, which two records with the cap as their weight reach.
     """
 
-    inner: Feature
     weight: Column
     squares: bool = True
     needs: Column | None = None
@@ -62,20 +62,9 @@ class Weighted(Feature):
         return len(self._factors) * self.inner.size
 
     @property
-    def sensitivity(self) -> float:
-        return self.inner.sensitivity
-
-    @property
-    def length(self) -> float:
-        return self.inner.length
-
-    @property
     def most_nonzero(self) -> int:
         # Each half has numbers of the record and of nothing.
         return min(self.size, 4 * self.inner.most_nonzero)
-
-    def for_private_count(self) -> Weighted:
-        return replace(self, inner=self.inner.for_private_count())
 
     @property
     def domain(self) -> InputDomain:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from quietmean.statistics.estimate import ASK_FOR_MORE, NOT_IDENTIFIED, Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.features.block import LEAST_PRESENT
-from quietmean.statistics.linear import LinearMap
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.tails import Z
 
@@ -141,10 +139,6 @@ def stands_out(cells: int) -> float:
     return float(special.ndtri(1 - _BY_CHANCE / cells))
 
 
-# By how the quantities of a study are read: the covariances of those in a row, where the noise has a deviation of 1.
-_GRAMS: WeakKeyDictionary[LinearMap, dict[tuple[int, int], Array]] = WeakKeyDictionary()
-
-
 class _Look:
     """What is known of the cells of one column."""
 
@@ -164,15 +158,11 @@ class _Look:
 
     def parts(self, table: CellIndicators, cells: Array) -> tuple[Array, Array]:
         """The parts of the values in sums of ``cells``, (sums, size), and the deviations of their noise, (sums,)."""
-        used = np.arange(table.size - 1) if table is self.coarse else np.flatnonzero(cells.any(axis=0))
+        used = np.flatnonzero(cells.any(axis=0))
         weights, released, whole = cells[:, used], self._released, self._present[0]
         places = released.places[table][used]
-        # Studies that are drawn for a plan have the same noise again and again.
-        known = _GRAMS.setdefault(released.read, {})
-        key = int(places[0]), len(places)
-        gram = known[key] if key in known else known.setdefault(key, released.read.gram(places, places))
-        variances = ((weights @ gram) * weights).sum(axis=1)
-        return weights @ released.mean(table)[used] / whole, released.noise * np.sqrt(np.maximum(variances, 0.0)) / whole
+        variances = ((weights @ released.covariance_at(places, places)) * weights).sum(axis=1)
+        return weights @ released.mean(table)[used] / whole, np.sqrt(np.maximum(variances, 0.0)) / whole
 
     def part(self, table: CellIndicators, cells: Mask) -> tuple[float, float]:
         """The part of the values in these cells, and the variance of its noise."""

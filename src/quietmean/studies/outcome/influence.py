@@ -110,7 +110,7 @@ def _made_up(workload: Workload) -> dict[str, Estimates]:
             if column.numeric
             else (order % len(column.categories)).astype(np.float64)
         )
-    mean = workload.of_records(np.column_stack(columns)).mean(axis=0)
+    mean = workload.sums(np.column_stack(columns), np.full(_MADE_UP, 1 / _MADE_UP))
     return {answer.statistic.text: answer.estimates for answer in workload.decode(mean, 0.0, float(_MADE_UP))}
 
 
