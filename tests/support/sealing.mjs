@@ -1,6 +1,6 @@
 // Answers what tests ask of the modules that seal, in node or in a browser.
 
-const MODULES = ["bytes", "contribution", "hpke", "mlkem", "msgpack", "sha3", "sharing", "signatures", "streams", "vouchers"];
+const MODULES = ["bytes", "contribution", "hpke", "mlkem", "msgpack", "receipts", "sha3", "sharing", "signatures", "streams", "vouchers"];
 
 // A function from one question to its answer, both plain data with bytes in hexadecimal; `folder`: where the modules are.
 export async function answering(folder) {
@@ -59,6 +59,16 @@ export async function answering(folder) {
     readVoucher: ({ text }) => {
       const { secret, admission } = form.voucherOf(text);
       return { secret: toHex(secret), admission: toHex(admission) };
+    },
+    judge: async ({ study, receipt, result, logs, listsAt }) => {
+      const own = studyOf(study);
+      const counted = result === null ? new Set() : await form.countedIn(own, fromHex(result));
+      const read = await Promise.all(logs.map((log) => form.logOf(own, log)));
+      return form.verdictOn(own, await form.receiptOf(own, receipt), counted, read, listsAt);
+    },
+    fork: async ({ study, receipts }) => {
+      const [one, other] = await Promise.all(receipts.map((receipt) => form.receiptOf(studyOf(study), receipt)));
+      return form.isFork(one, other);
     },
     admit: ({ study, voucher }) => form.isAdmitted(study, voucherOf(voucher)),
   };

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.site_options import SiteOptions
 from quietmean.drop import DropBox
@@ -20,13 +25,16 @@ from quietmean.drop.box import Dropped, WholeContribution
 from quietmean.node.net import Identity, Purpose
 from quietmean.protocols.committee.contribution import read_whole
 from quietmean.protocols.committee.lists import DropChain
+from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.studies.agreement.contribution import DropLog, DropPlace, DropReceipt, session_of
-from quietmean.studies.agreement.signed import signed_in
+from quietmean.studies.agreement.signed import Signed, signed_in
 from quietmean.studies.outcome.dropped import DropFiles, Verdict
 from quietmean.studies.party import Observers, PartyContext, handing_in, member
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy
+from support.form_studies import study_of
+from support.javascript import answers_of, asked
 from support.ports import reserved
 
 MEMBERS, CONTRIBUTORS = ("m1", "m2", "m3", "m4"), ("c1", "c2", "c3", "c4")
@@ -226,3 +234,146 @@ def test_a_receipt_of_after_the_time_is_not_taken(day: Day, monkeypatch: pytest.
     with pytest.raises(ProtocolFailure, match="after the time for contributions"):
         handing_in.hand_over("http://127.0.0.1:1", day.study.sealed, one.contributor, Handed(), tmp_path / "c1")  # type: ignore[arg-type]
     assert not (tmp_path / "c1.receipt").exists()
+
+
+# --- the same by JavaScript ---
+
+
+def question(day: Day, receipt: DropReceipt, logs: Sequence[bytes], result: bytes | None) -> dict[str, Any]:
+    """To judge a receipt as a page does."""
+    study = study_of(session_of(day.study.sealed, day.study.plan))
+    committee = day.study.sealed.study.committee
+    assert committee is not None
+    texts = {"receipt": receipt.signed.to_file().decode(), "logs": [log.decode() for log in logs]}
+    found = {"result": None if result is None else result.hex(), "listsAt": committee.lists_at}
+    return {"call": "judge", "study": study, **texts, **found}
+
+
+def judged(day: Day, receipt: DropReceipt, logs: Sequence[bytes], result: bytes | None) -> str:
+    """The verdict of members' own software."""
+    session, files = session_of(day.study.sealed, day.study.plan), DropFiles(day.study.sealed)
+    for content in (*logs, receipt.signed.to_file()):
+        assert files.take(content, session)
+    counted = [] if result is None else check_result(session, read_result(session, result)).counted
+    (found,) = files.judged([key.hex() for key, _, _ in counted])
+    return str(found.verdict)
+
+
+def test_a_page_judges_receipts_as_members_software_does(day: Day) -> None:
+    session = session_of(day.study.sealed, day.study.plan)
+    read = [path.read_bytes() for path in sorted(day.folder.glob("m?.dropped"))]
+    result = min(day.folder.glob("m?.sums")).read_bytes()
+    digests = b"".join(bytes.fromhex(day.receipts[name].digest) for name in CONTRIBUTORS)
+    one = day.receipts["c2"]
+    whole = [
+        DropLog.sign(day.study.identities[name], session, digests, {one.contributor: why}).to_file()
+        for name, why in (("m1", ""), ("m2", "its shares do not fit: é\x7f\n“"))
+    ]
+    late = DropReceipt.sign(DROP, one.session, one.contributor, replace_place(one.place, position=9), LATE)
+    other = DropReceipt.sign(DROP, one.session, one.contributor, replace_place(one.place, head="ab" * 32), NOW)
+    moved = DropReceipt.sign(DROP, one.session, one.contributor, replace_place(one.place, position=3), NOW)
+    cases = [(receipt, logs, counted) for receipt in (*day.receipts.values(), late, moved, other) for counted in (None, result)
+             for logs in (*(read[:number] for number in range(5)), whole, whole[1:])]  # fmt: skip
+    answers = answers_of([question(day, *case) for case in cases])
+    assert [found["verdict"] for found in answers] == [judged(day, *case) for case in cases]
+    assert {found["verdict"] for found in answers} == {str(verdict) for verdict in Verdict} - {str(Verdict.FORKED)}
+    reasons = {found["why"] for found in answers if found["verdict"] == Verdict.LEFT_OUT}
+    assert "its shares do not fit: é\x7f\n“" in reasons
+
+
+def test_a_page_finds_two_contents_of_one_place(day: Day) -> None:
+    one = day.receipts["c1"]
+    others = [
+        DropReceipt.sign(drop, one.session, day.receipts["c3"].contributor, replace_place(one.place, **change), NOW)
+        for drop in (DROP, Identity.generate())
+        for change in ({"digest": "ab" * 32}, {"head": "ab" * 32}, {"position": 2}, {})
+    ]
+    study = study_of(session_of(day.study.sealed, day.study.plan))
+    texts = [[each.signed.to_file().decode() for each in (one, other)] for other in others]
+    answers = answers_of([{"call": "fork", "study": study, "receipts": pair} for pair in texts])
+    assert answers == [True, True, *[False] * 6]
+
+
+def test_a_page_takes_nothing_that_was_not_signed_so(day: Day) -> None:
+    session = session_of(day.study.sealed, day.study.plan)
+    log, result = min(day.folder.glob("m?.dropped")).read_bytes(), min(day.folder.glob("m?.sums")).read_bytes()
+    one, usual = day.receipts["c1"], question(day, day.receipts["c1"], [log], result)
+    receipts = list(spoilt(one.signed.to_file(), DROP)), list(spoilt(log, day.study.identities["m1"]))
+    stranger = DropLog.sign(Identity.generate(), session, bytes(32), {}).to_file().decode()
+    elsewhere = DropReceipt.sign(DROP, "ab" * 32, one.contributor, one.place, NOW).signed.to_file().decode()
+    changes = [usual | {"receipt": text} for text in (*receipts[0], elsewhere)]
+    changes += [usual | {"logs": [text]} for text in (*receipts[1], stranger)]
+    fields = msgspec.msgpack.decode(result)
+    others = [[*fields[:place], other, *fields[place + 1 :]] for place, old in enumerate(fields) for other in other_values(old)]
+    others += [[*fields[:-1], kept] for kept in ([], fields[-1][:1], [*fields[-1], fields[-1][0]], [[9, *fields[-1][0][1:]]])]
+    first, rest = fields[-1][0], fields[-1][1:]
+    others += [
+        [*fields[:-1], [[*first[:place], other, *first[place + 1 :]], *rest]]
+        for place in range(4)
+        for other in other_values(first[place])
+    ]
+    results = [*map(msgspec.msgpack.encode, others), b"", result[:-1], result + b"\0", b"\xc1" + result, b"\xc0"]
+    changes += [usual | {"result": changed.hex()} for changed in results]
+    (right, *found) = asked([usual, *changes])
+    assert right["answer"]["verdict"] == Verdict.COUNTED
+    refused = re.compile("was changed on the way|of another study|Too few members")
+    taken = [not refused.search(each.get("error", "")) for each in found]
+    expected = [is_taken(day, change) for change in changes]
+    different = [change for change, one, other in zip(changes, taken, expected, strict=True) if one != other]
+    assert [(key, value) for each in different for key, value in each.items() if value != usual[key]] == []
+    assert 0 < sum(taken) < 6 < 100 < len(changes)
+
+
+def is_taken(day: Day, change: dict[str, Any]) -> bool:
+    """Whether members' own software takes these files."""
+    session = session_of(day.study.sealed, day.study.plan)
+    try:
+        receipt = DropReceipt.of_file(change["receipt"].encode())
+        for log in change["logs"]:
+            DropLog.verified(signed_in(Purpose.COMMITTEE_LOG, log.encode()), session)
+        check_result(session, read_result(session, bytes.fromhex(change["result"])))
+    except InputError:
+        return False
+    return receipt.session == session.session.hex()
+
+
+# Of no field.
+_OTHERS: list[Any] = [None, 1.5, [], {}]
+
+
+def spoilt(content: bytes, signer: Identity) -> Iterator[str]:
+    """Texts like that of a signed document, of which most are none: changed, by who signed it, too."""
+    file = json.loads(content)
+    body, purpose = json.loads(file["body"]), Purpose(file["format"].removeprefix("quietmean ").removesuffix(" 1"))
+    yield from ("", "[]", "null", content.decode()[:-9])
+    for name, value in file.items():
+        yield json.dumps({key: other for key, other in file.items() if key != name})
+        yield json.dumps(file | {name: value[:-2] + ("AA" if value[-2:] != "AA" else "BB")})
+    yield json.dumps(file | {"more": 1})
+    changes: list[Any] = [{key: other for key, other in body.items() if key != name} for name in body]
+    for name, value in body.items():
+        changes += [body | {name: other} for other in (*_OTHERS, f"{value} ")]
+    changes += [
+        body | {"more": 1},
+        body | {"place": {"position": 0}},
+        body | {"head": "ab" * 32},
+        body | {"session": "ab" * 32},
+        [],
+    ]
+    if "digests" in body:
+        raw = base64.b64decode(body["digests"])
+        changes += [body | {"digests": base64.b64encode(other).decode()} for other in (raw[:-1], raw[32:], raw + raw, b"")]
+    yield from (json.dumps(file | {"body": canonical_json(changed).decode()}) for changed in changes)
+    for signed in (json.dumps(body).encode(), *map(canonical_json, changes)):
+        yield Signed(purpose, signed, signer.sign(purpose, signed)).to_file().decode()
+
+
+def other_values(old: Any) -> list[Any]:
+    """Of the same kind and of others."""
+    if isinstance(old, bytes):
+        return [old + b"\0", old[:-1] + bytes([old[-1] ^ 1]), 1, "a"]
+    if isinstance(old, str):
+        return [f"{old} ", old.encode(), 7]
+    if isinstance(old, int):
+        return [old + 1, -1, 99, 1.5]
+    return [old[1:], [*old, 1], 3, b"", "a"]

@@ -35,3 +35,39 @@ export function messagePack(value) {
   if (Number.isSafeInteger(value) && value >= 0) return headed(POSITIVES, value);
   throw new TypeError("MessagePack here has no such value. Mark a double as one.");
 }
+
+// The inverse, for what members write of texts, bytes, lists and whole numbers from 0 on; for all else it throws.
+export function messageUnpack(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  let at = 0;
+  const whole = (width) => {
+    let number = 0;
+    for (let left = width; left; left--) number = 256 * number + view.getUint8(at++);
+    return number;
+  };
+  const slice = (size) => {
+    if (at + size > bytes.length) throw new RangeError("It is cut off.");
+    at += size;
+    return bytes.subarray(at - size, at);
+  };
+  const list = (size) => {
+    const values = [];
+    while (values.length < size) values.push(value());
+    return values;
+  };
+  const text = (size) => new TextDecoder("utf-8", { fatal: true }).decode(slice(size));
+  const readers = [[TEXTS, text], [BINARIES, slice], [LISTS, list], [POSITIVES, (number) => number]];
+  function value() {
+    const first = whole(1);
+    for (const [forms, read] of readers) {
+      for (const [most, start, width] of forms) {
+        if (width !== undefined && first === start) return read(whole(width));
+        if (width === undefined && first >= start && first <= start + most) return read(first - start);
+      }
+    }
+    throw new TypeError("It has a value of another kind.");
+  }
+  const found = value();
+  if (at !== bytes.length) throw new RangeError("It has more than one value.");
+  return found;
+}
