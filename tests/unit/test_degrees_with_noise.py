@@ -174,3 +174,18 @@ def test_more_degrees_than_records_are_explained_once(
 ) -> None:
     lines = sentences_of_tests([("F test", HypothesisTest(3.1, each, 0.078, symbol="F")) for each in degrees], n)
     assert [line.endswith(" (noise counts in)") for line in lines] == marked
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.001, 0.01])
+@pytest.mark.parametrize("missing", ["centre", "indicator"])
+def test_of_two_groups_both_tests_are_one(missing: str, noise: float) -> None:
+    """Welch's F of two groups is the square of his t, with its degrees: noise that both means have in common moves neither."""
+    rng = np.random.default_rng(5)
+    columns = Columns([Column(name="x", low=-1, high=1, missing=missing), COLUMNS["group"]])
+    rows = np.column_stack([rng.uniform(-1, 1, RECORDS), rng.random(RECORDS) < 0.3]).astype(np.float64)
+    workload = Workload(columns, (parse_statistic(read_text("group-means(x, by=group)")),), PrivacyUnit.RECORD)
+    tests = workload.decode(workload.of_records(rows).mean(axis=0), noise, RECORDS)[0].estimates.tests
+    t, f = tests["t-test"], tests["anova"]
+    assert f.statistic == pytest.approx(t.statistic**2, rel=1e-9)
+    assert f.degrees == pytest.approx((1.0, t.degrees[0]), rel=1e-9)
+    assert f.p_value == pytest.approx(t.p_value, rel=1e-6)

@@ -191,7 +191,8 @@ def welch_anova(groups: list[Summary]) -> HypothesisTest:
     shared = [one.shared[0, other.group, 0] for one in groups for other in groups if one is not other]
     common = math.fsum(shared) / (len(groups) - 1) / float(alone.sum()) if alone.sum() > 0 else 0.0
     variances = (alone * (1 - common)).tolist()
-    degrees = [group.degrees for group in groups]
+    # What is estimated is of the sampling alone: without the common part of the noise it is more of the rest.
+    degrees = [group.degrees * (1 - common) ** 2 for group in groups]
     count = len(groups)
     if min(variances) <= 0:
         return HypothesisTest(math.nan, (count - 1.0, math.nan), math.nan, WELCH_ANOVA, "F")
