@@ -148,7 +148,6 @@ def shown(desk: Desk, command: str, terminal: bool) -> Screen:
 
 # What a person puts in the place of words that stand for it, in the order in which they are tried.
 PUT = {
-    "--parties N --records N": "--parties 4 --records 400",
     "NAME.entry ...": "north.entry east.entry", "OTHER.contribution ...": "west.contribution",
     "study invite": "study invite --key convener.key",
     "NAME.key --name NAME": "{name}.key --name {name}", "NAME.key": "ada.key", "FILE": "ages.csv", "FOLDER": ".",

@@ -16,7 +16,7 @@ from quietmean.cli.common import Out
 from quietmean.cli.console import err, out, output, print_json, print_lines, printable, progress
 from quietmean.cli.identity import AtTerminal, kept, load_identity, make_identity, show_contract
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.screens import AGREE, NEXT, rows
+from quietmean.cli.screens import AGREE, THEN, rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.folders import configuration_folder
@@ -143,10 +143,10 @@ def accept_command(
     print_lines(
         [
             *_accepted(invitation_terms, entry),
-            *indented("Send", f"{target} to the coordinator, who sends {sealed} back. It holds no secret."),
+            *indented("Send", f"{target} to the coordinator. Wait for {sealed}."),
             *indented("Keep", f"{path} here: {holds}."),
             *(kept(key) if new_key else ()),
-            f"{NEXT}verify words {sealed} --key {quote(str(key))}{folder}",
+            f"{THEN}verify words {sealed} --key {quote(str(key))}{folder}",
         ]
     )
 
@@ -167,7 +167,7 @@ def _accepted(received: Invitation, entry: EntryOptions) -> list[str]:
     at = f" at {entry.address}" if entry.address else ""
     return [
         f"{entry.name}{at} takes the invitation to {study.called} {study.name!r}, as it is written here.",
-        "No data leave yet. You say yes later, to its contract.",
+        "No data and no secrets leave yet. You say yes later, to its contract.",
         *rows([*facts_of(study), ShortFact("by", received.convener), ShortFact("digest", received.digest)]),
         *(marked("ADDRESS", _NO_ADDRESS) if needs_addresses(study, member=entry.member) and not entry.address else ()),
     ]

@@ -160,18 +160,27 @@ _CODES = (
 
 
 class StrayValue(InputError):
-    """A value is in the place of a question, and is none: of an option, perhaps, that stands before it."""
+    """A value is in the place of a question, and is none: of an option, perhaps, that stands before it.
 
-    def __init__(self, value: str) -> None:
-        example = '"count(where=age >= 65)" "age in 0..110"' if value == "count" else '"mean(age in 0..110)"'
-        super().__init__(f"{value!r} is not a question. Write for example {example}, or leave it out.")
-        self.value = value
+    ``is_kind``: it names a statistic, so that it can only be a question without its columns.
+    """
+
+    def __init__(self, value: str, *, is_kind: bool = False) -> None:
+        self.value, self.is_kind = value, is_kind
+        if value == "count":
+            super().__init__(f'{value!r} does not say what to count. Write for example "count(where=age >= 65)" "age in 0..110".')
+        elif is_kind:
+            super().__init__(f'{value!r} has no columns. Write them behind it, as in "mean(age in 0..110)".')
+        else:
+            super().__init__(f'{value!r} is not a question. Write for example "mean(age in 0..110)", or leave it out.')
 
 
 def refuse_stray(ask: Sequence[str], is_statistic: Callable[[str], bool]) -> None:
     """Raises :class:`StrayValue` for the first of the questions that is none."""
     if stray := [text for text in ask if not (is_statistic(text) or " in " in text or "=" in text)]:
-        raise StrayValue(stray[0])
+        from quietmean.statistics.registry import registry
+
+        raise StrayValue(stray[0], is_kind=stray[0] in registry())
 
 
 def command_of(tokens: Sequence[str]) -> str | None:

@@ -12,7 +12,7 @@ from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, print_lines, progress, warn
 from quietmean.cli.identity import load_identity
-from quietmean.cli.screens import NEXT, rows
+from quietmean.cli.screens import NEXT, rows, with_remark
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
 from quietmean.core.file_kinds import kind_of_content, require_kind_of_store
@@ -93,7 +93,8 @@ def invite_command(
         lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME" + usual)
         if has_committee(terms):
             lines.append(f"{'Members':10}add --member{of_member}")
-        print_lines([*lines, f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"])
+        seal = f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"
+        print_lines([*lines, *with_remark(seal, "when all entries have come")])
 
 
 # Public keys of contributors, one a line.

@@ -289,7 +289,7 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
 def sentence_of_stray(error: StrayValue, app: App, command: str | None, tokens: Sequence[str]) -> str:
     """What is wrong with a value in the place of a question; of a word behind an option that takes fewer, that."""
     place = tokens.index(error.value) if error.value in tokens else 0
-    if "(" in error.value or not any(token.startswith("--") for token in tokens[:place]):
+    if error.is_kind or "(" in error.value or not any(token.startswith("--") for token in tokens[:place]):
         return str(error)
     return _unused(error.value, app, command, tokens, f"See quietmean {command} --help.")
 

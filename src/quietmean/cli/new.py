@@ -16,9 +16,9 @@ from cyclopts import Parameter
 from quietmean.cli.common import refuse_stray
 from quietmean.cli.console import at_prompt, err, output, print_json, print_lines, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.screens import NEXT, THEN, rows
+from quietmean.cli.screens import NEXT, THEN, rows, with_remark
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
-from quietmean.core.domain import Links
+from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import indented
 from quietmean.planning.automatic import AUTO, MANY
@@ -191,8 +191,9 @@ def new_command(
     if proposed is not None:
         lines += indented("Tip", proposed)
     # First how precise it can be: an invitation comes after.
-    after = f"{THEN}study invite {quote(str(save))}"
-    print_lines([*lines, f"{NEXT}plan --study {quote(str(save))} --parties N --records N", after])
+    known = "" if terms.records is not None or terms.unit == PrivacyUnit.PARTY else " --records 5000"
+    plan = f"{NEXT}plan --study {quote(str(save))} --parties {terms.minimum or 20}{known}"
+    print_lines([*lines, *with_remark(plan, "with your numbers"), f"{THEN}study invite {quote(str(save))}"])
 
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:

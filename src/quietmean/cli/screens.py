@@ -207,7 +207,7 @@ class ReceiptScreen:
         if math.isinf(whole) and math.isinf(max(map(float, self.document["epsilon"]), default=0.0)):
             yield f"{BELOW}A party's records together are not protected, nor is one of them."
         elif math.isinf(whole):
-            yield f"{BELOW}A party's records together are not protected (use --unit party)."
+            yield f"{BELOW}A party's records together are not protected. Only a study with --unit party does that."
         else:
             yield f"{BELOW}The receipt states epsilon {epsilon_shown(whole)} for all records of one party together."
 

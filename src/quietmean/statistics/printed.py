@@ -415,9 +415,9 @@ def truth_text(term: Term) -> str:
         return NOT_REACHED
     if term.since:
         return for_terminal(day_text(term.truth, term.since))
-    # A number of records is whole, but for rounding.
-    whole = term.of_records and math.isfinite(term.truth) and abs(term.truth - round(term.truth)) < _ROUNDING
-    return for_terminal(fixed(term.truth, 0) if whole else number_text(term.truth, error_of_digits(term)))
+    # A number of records is whole, but for rounding, and so may be what else looks whole.
+    whole = _whole(term) and math.isfinite(term.truth) and abs(term.truth - round(term.truth)) < _ROUNDING
+    return for_terminal(number_text(term.truth, max(error_of_digits(term), _WHOLE_DIGITS if whole else 0.0)))
 
 
 def sentences_about(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:

@@ -39,6 +39,7 @@ from quietmean.ledger.account import shared_budget_text
 from quietmean.planning.influence import Checked
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import number_of
+from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
 from quietmean.statistics.printed import TidyTests, about_text, shown, together, truth_text
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
@@ -48,6 +49,7 @@ from quietmean.studies.outcome.influence import StudyInfluence
 
 # So many answers have how far a lie moves them.
 _REACHED = 2
+_PROPOSED = f"{LOW} and {HIGH} are proposed. {OUTSIDE} is the part of all values that lies outside of them."
 # So many terms of one statistic have a line.
 _MOST_LINES = 60
 
@@ -332,6 +334,8 @@ def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     # Nobody's answers have no interval that means anything.
+    if any(document.get("kind") == FirstLook.name for document in end.statistics):
+        yield "", _PROPOSED
     yield from (("", text) for text in about_intervals([] if end.nobodys else end.terms))
     yield "Privacy", privacy_of(end)
     if times := end.result.get("over_gaussian"):

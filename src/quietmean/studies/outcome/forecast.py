@@ -369,7 +369,7 @@ def _short(number: float, digits: int = 3) -> str:
 def _if_so(spreads: Sequence[str]) -> str:
     """Say which standard deviations are taken, as nobody stated any."""
     many = "s are" if spreads[1:] else " is"
-    return f"if the standard deviation{many} {' and '.join(spreads)}, {percent_text(USUAL_SPREAD)} of the bounds"
+    return f"if the standard deviation{many} {' and '.join(spreads)}, a guess: {percent_text(USUAL_SPREAD)} of the range"
 
 
 def _of_this_size(parties: float) -> str:
