@@ -12,8 +12,10 @@ from scipy.optimize import minimize
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
+from quietmean.statistics import allocation
 from quietmean.statistics.allocation import made_up, noise_over_sampling, principal
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.workload import Workload
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -148,3 +150,21 @@ def test_what_is_agreed_on_names_the_allocated_shares() -> None:
     asked = study({"kind": "mean", "column": "age"}, {"kind": "variance", "column": "bmi"}, allocate="widths")
     assert asked.context()["allocated"] == list(asked.workload.allocated or ())
     assert "allocated" not in study({"kind": "mean", "column": "age"}).context()
+
+
+def test_shares_of_the_same_questions_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study is read by each party and each command: what is asked decides, and nothing else that it says."""
+    asks = ["proportion(sex in {f, m})", "crosstab(sex, arm in {a, b})", "proportion(arm)"]
+    first = asked(*asks).workload.allocated
+    assert first is not None
+    found, alone = list[Workload](), allocation._alone
+
+    def counted(workload: Workload, one: Statistic) -> Workload:
+        found.append(workload)
+        return alone(workload, one)
+
+    monkeypatch.setattr(allocation, "_alone", counted)
+    assert asked(*asks, epsilon=2.0, name="another").workload.allocated == first
+    assert not found
+    assert asked(*asks[:2]).workload.allocated != first
+    assert found

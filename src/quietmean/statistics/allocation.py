@@ -8,11 +8,15 @@ statistic that asks how they go together, and every version makes the same ones.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Hashable
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Self
 
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
+from quietmean.core.codec import canonical_json
 from quietmean.core.domain import MEAN_OF_ROWS, PrivacyUnit
 from quietmean.core.lazy import special
 from quietmean.randomness.sobol import sobol
@@ -116,6 +120,26 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     tells as well gets what it still needs, and ``_LEAST_SHARE`` of the budget at least. With three digits, so that all machines
     have the same; a share that the study declares multiplies the width.
     """
+    return _found(_Asked.of(workload))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """All that shares follow from, and a workload of it: a study is read anew by each party and each command."""
+
+    key: tuple[Hashable, ...]
+    workload: Workload = field(compare=False)
+
+    @classmethod
+    def of(cls, workload: Workload) -> Self:
+        asked = tuple(canonical_json(statistic.describe()) for statistic in workload.statistics)
+        rest = (getattr(workload, each.name) for each in fields(workload) if each.name not in ("columns", "statistics"))
+        return cls((tuple(workload.columns), asked, *rest), workload)
+
+
+@lru_cache(maxsize=64)
+def _found(asked: _Asked) -> tuple[float, ...]:
+    workload = asked.workload
     alone = [_alone(workload, statistic) for statistic in workload.statistics]
     ratios = np.array([_noise_ratio(each) for each in alone])
     usual = float(np.nanmedian(ratios)) if np.isfinite(ratios).any() else 1.0
