@@ -94,11 +94,20 @@ def lagrange(nodes: Ints, points: Ints, prime: int) -> Residues:
     modulus = np.uint64(prime)
     apart = ((nodes[:, None] - nodes[None, :]) % prime).astype(np.uint64)
     np.fill_diagonal(apart, 1)
-    reach = ((points[:, None] - nodes[None, :]) % prime).astype(np.uint64)
-    through = _row_products(reach, modulus)
+    steps = points[:, None] - nodes[None, :]
+    through = _row_products((steps % prime).astype(np.uint64), modulus)
     weights = inverses(_row_products(apart, modulus), prime)
-    matrix = inverses(reach, prime) * weights % modulus * through[:, None] % modulus
+    matrix = _inverses_of_steps(steps, prime) * weights % modulus * through[:, None] % modulus
     return matrix.astype(np.uint32)
+
+
+def _inverses_of_steps(steps: Ints, prime: int) -> Wide:
+    """1 / steps modulo ``prime``: those between numbers of members are few different ones, and each takes 60 products."""
+    least, most = int(steps.min(initial=0)), int(steps.max(initial=0))
+    if most - least >= steps.size:
+        return inverses((steps % prime).astype(np.uint64), prime)
+    table = inverses((np.arange(least, most + 1) % prime).astype(np.uint64), prime)
+    return table[steps - least]
 
 
 def _row_products(matrix: Wide, modulus: np.uint64) -> Wide:
