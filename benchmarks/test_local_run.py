@@ -27,8 +27,8 @@ from support.bars import Bar
 
 # Seconds of the first study that anybody runs, on an idle machine; times the bare starts of as many interpreters.
 DEMO, TIMES_BARE = 8.0, 5.0
-# Seconds of 100 parties in one process, and how they grow: a message of each to each other one has to be carried.
-TOGETHER, GROWTH = 15.0, 2.2
+# Seconds of 100 and of 1000 parties in one process, and how they grow: a message of each to each other one has to be carried.
+TOGETHER, THOUSAND, GROWTH = 15.0, 300.0, 2.2
 
 
 def interpreters(program: str, parties: int) -> float:
@@ -92,6 +92,17 @@ def test_a_run_in_one_process(tmp_path: Path, table: Callable[[str], None], bar:
     exponent = math.log(spent[100] / spent[20]) / math.log(5)
     table(f"from 20 to 100 parties it grows as n^{exponent:.2f}")
     bar("growth of a run in one process from 20 to 100 parties, exponent", exponent, GROWTH)
+
+
+@pytest.mark.long
+def test_a_thousand_parties_in_one_process(table: Callable[[str], None], bar: Bar) -> None:
+    plan = calibrate(Target(1000, 1.0, 1e-6, colluding=100, dropouts=0.1, dimension=2), configure("packed-sharing", {}))
+    begun = time.process_time()
+    outcome = run_together(plan, np.zeros((1000, 2)), kills=[Kill(1, 1)])
+    spent, memory = time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    assert len(outcome.results) == 999
+    table(f"1000 parties in one process: {spent:.0f} s, {outcome.messages} messages, at most {memory:.0f} MB")
+    bar("a run of 1000 parties in one process, s", spent, THOUSAND)
 
 
 def test_the_demonstration(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:

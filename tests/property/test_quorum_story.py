@@ -34,6 +34,7 @@ class Disk:
     """Of one party: what survives its process. ``bound``: what the ledger was told."""
 
     standing_: bytes | None = None
+    is_read_again: bool = True
     bound: set[str] = field(default_factory=set)
 
     def progress(self) -> bytes | None:

@@ -166,9 +166,8 @@ def reveals_at_once(machine: Machine, progress: StartProgress) -> Announcement:
 
 def tells_before_it_is_on_disk(gathering: StartPhase, progress: StartProgress) -> None:
     """It tells in a task of its own, which runs before the write."""
-    gathering._standing = progress
-    for news in gathering._news.values():
-        news.set()
+    gathering._standing, gathering._announced = progress, None
+    gathering._tell_soon(*gathering._links)
     asyncio.get_running_loop().call_later(0.001, save, gathering, progress)
 
 

@@ -16,6 +16,7 @@ from quietmean.core.party import PartyId
 from quietmean.node.local.memory import BROKEN, NOBODY, MemoryNetwork, closed_to_shares
 from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Transfer
 from quietmean.node.phase import Phase
+from quietmean.node.session import Carrier
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 
@@ -61,6 +62,10 @@ class FaultyNetwork(MemoryNetwork):
         self._rng = BitStream(insecure_seed(conditions.seed, "weather"))
         # In the order of their beginnings: in that of a set, no two runs of a fault plan would be alike.
         self._handling: dict[PartyId, dict[asyncio.Task[None], None]] = {party: {} for party in range(parties)}
+
+    def carrier(self, party: PartyId) -> Carrier:
+        """Nobody answers at once, and each works everything out alone."""
+        return Carrier(self.links(party))
 
     def die(self, party: PartyId) -> None:
         """The process of a party ends: whatever it was about to answer is lost."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
+import secrets
 import time
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.node.local import Kill, run_together
+from quietmean.node.local.memory import MemoryNetwork
+from quietmean.node.net import Identity
+from quietmean.node.session import Carrier
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import configure
@@ -45,6 +52,25 @@ def test_the_others_agree_without_who_is_killed(protocol: str, options: dict[str
     assert {name for name, event in told if event == "round"} == {f"party-{party}" for party in range(PARTIES)}
     # Time-outs are of ten seconds and of a minute.
     assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize("protocol", ["packed-sharing", "cordp-dme"])
+def test_answers_at_once_and_shared_work_change_no_result(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against requests in a task each, and parties of which each works everything out itself; with the same secrets."""
+
+    def results() -> list[tuple[object, ...]]:
+        drawn = itertools.count()
+        monkeypatch.setattr(secrets, "token_bytes", lambda size: hashlib.shake_256(b"%d" % next(drawn)).digest(size))
+        monkeypatch.setattr(Identity, "generate", lambda: Identity(Ed25519PrivateKey.from_private_bytes(secrets.token_bytes(32))))
+        outcome = run_together(plan_of(protocol), np.arange(3.0 * PARTIES).reshape(PARTIES, 3) / 100, kills=[Kill(4, 2)])
+        return [
+            (party, result.total_vector.tolist(), result.heard, result.execution.to_json(), result.silent, result.late)
+            for party, result in outcome.results.items()
+        ]
+
+    fast = results()
+    monkeypatch.setattr(MemoryNetwork, "carrier", lambda network, party: Carrier(network.links(party)))
+    assert results() == fast
 
 
 def test_a_run_from_where_a_loop_runs_already() -> None:

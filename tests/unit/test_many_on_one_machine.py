@@ -14,7 +14,7 @@ from quietmean.core.readable import but_for_names, grouped, listed
 from quietmean.node import local
 from quietmean.node.local.virtual_time import run_virtually
 from quietmean.node.net.transport import Pace
-from quietmean.node.storage import blob_store
+from quietmean.node.storage import Lasting, blob_store
 from quietmean.node.storage.store import Store
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
@@ -85,18 +85,19 @@ def test_a_turn_ends_once() -> None:
     assert run_virtually(run()) == 1
 
 
-@pytest.mark.parametrize("passing", [False, True])
-def test_a_passing_store_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passing: bool) -> None:
+@pytest.mark.parametrize("lasting", Lasting)
+def test_a_passing_store_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lasting: Lasting) -> None:
     """Large vectors are in a file of their own; what SQLite does is a setting of its."""
     synced: list[int] = []
     monkeypatch.setattr(blob_store, "sync_data", synced.append)
     dimension = blob_store.LARGE
-    store = Store.open(tmp_path / "store", "s" * 64, np.zeros(dimension), 1.0, lambda: Seed(bytes(32)), passing=passing)
+    store = Store.open(tmp_path / "store", "s" * 64, np.zeros(dimension), 1.0, lambda: Seed(bytes(32)), lasting=lasting)
     try:
-        assert store._one("PRAGMA synchronous")[0] == (0 if passing else 2)
+        assert store._one("PRAGMA synchronous")[0] == (2 if lasting is Lasting.POWER else 0)
         with store._transaction():
             store._set_fact("large", store._blobs.put(os.urandom(blob_store.LARGE)))
-        assert bool(synced) != passing
+        assert bool(synced) == (lasting is Lasting.POWER)
+        assert any(tmp_path.iterdir()) == (lasting is not Lasting.NOTHING)
     finally:
         store.close()
 

@@ -234,13 +234,23 @@ class Participant(Party):
 
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """The answer to a request of ``sender``, a party of the roster. Raises as :meth:`Session.handle`."""
-        answer = await self._handle(sender, request, payload)
-        self.monitor.arrived(sender, request, answer)
+        if (answer := self.handle_now(sender, request, payload)) is None:
+            answer = await self._handle(sender, request, payload)
+            self.monitor.arrived(sender, request, answer)
+        return answer
+
+    def handle_now(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
+        """The answer, and None where something has to be waited for first. Raises as :meth:`handle`."""
+        answer = None
+        if isinstance(request, Start):
+            answer = self.gathering.handle(sender, request, self.position)
+        elif self.session is not None and not self.session.failed and (index := self.place(sender)) is not None:
+            answer = self.session.handle_now(index, request, payload)
+        if answer is not None:
+            self.monitor.arrived(sender, request, answer)
         return answer
 
     async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
-        if isinstance(request, Start):
-            return self.gathering.handle(sender, request, self.position)
         if self.session is None:
             if (answer := self._answer_early(sender, request, payload)) is not None:
                 return answer

@@ -50,7 +50,6 @@ class LocalKeywords(TypedDict, total=False):
     report: LocalReport
     program: Sequence[str] | None
     links: Links
-    passing: bool
 
 
 async def run_local(
@@ -68,7 +67,7 @@ async def run_local(
     ``proxies``: makes proxies that the parties dial instead of each other, for example slow or lossy ones.
     ``program``: Python's arguments for the process of a party, started by exec with the arguments of
     :mod:`quietmean.node.local.child`; by default forks of one prepared process where the system can, else that module.
-    ``links``: which keys protect what the processes tell each other. ``passing``: stores outlive every process, but no power cut.
+    ``links``: which keys protect what the processes tell each other. Stores outlive every process, but no power cut.
     Raises :class:`InputError` for impossible settings, :class:`ProtocolFailure` if no party finished, and of these
     :class:`GateRefused` if the gate before the release let no result out.
     """
@@ -106,7 +105,7 @@ class _LocalRun:
         self._gone_timeout = how.get("gone_timeout")
         self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
         self._report, self._program = how.get("report", report_nothing), how.get("program")
-        self._links, self._passing = how.get("links", Links.X25519), how.get("passing", True)
+        self._links = how.get("links", Links.X25519)
         self._names = names_of(len(values))
         self._processes: dict[PartyId, PartyProcess] = {}
         self._launcher: Launcher
@@ -181,7 +180,6 @@ class _LocalRun:
             gone_timeout=self._gone_timeout,
             freeze_round=freeze_round,
             links=str(self._links),
-            passing=self._passing,
         )
 
     async def _follow(self, party: PartyId, kill: Kill | None) -> None:

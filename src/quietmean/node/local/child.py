@@ -33,6 +33,7 @@ from quietmean.node.net import Identity, Roster
 from quietmean.node.phase import Phase
 from quietmean.node.secrecy import forbid_core_dumps
 from quietmean.node.session import LinkKeys, NodeSettings, Observers, PlannedValue, Waits
+from quietmean.node.storage import Lasting
 from quietmean.planning import Plan
 
 
@@ -84,7 +85,7 @@ def node_settings(settings: ChildSettings, listening: socket.socket | None, repo
         transport=listening,
         observers=Observers(report),
         keys=LinkKeys(Links(settings.links)),
-        passing=settings.passing,
+        lasting=Lasting.PROCESS,
     )
 
 

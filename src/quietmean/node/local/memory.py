@@ -7,7 +7,9 @@ failed, or nothing. What is counted as sent are the frames that connections woul
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -20,6 +22,8 @@ from quietmean.node.phase import Phase
 from quietmean.node.session import Carrier, NodeResult, RetryPolicy, retry
 
 _BACKOFF = 0.05
+# Of what parties have in common, the last ones are kept.
+_KEPT = 8
 # Why a connection that failed has failed.
 NOBODY, BROKEN = "nobody listens at its address", "connection lost"
 
@@ -37,6 +41,20 @@ class MemoryNetwork:
         self.sessions: dict[PartyId, Participant] = {}
         self.deaths = [0] * parties
         self._waiting: dict[PartyId, list[asyncio.Future[None]]] = {}
+        self._made: list[tuple[object, object]] = []
+
+    def carrier(self, party: PartyId) -> Carrier:
+        """What carries the requests of a party."""
+        links = self.links(party)
+        return Carrier(links, now=lambda peer, request, payload: links[peer].now(request, payload), shared=self._once)
+
+    def _once(self, key: object, make: Callable[[], Any]) -> Any:
+        """What has this key, made once for all parties."""
+        for known, made in self._made:
+            if known == key:
+                return made
+        self._made = [(key, make()), *self._made][:_KEPT]
+        return self._made[0][1]
 
     def links(self, party: PartyId) -> dict[PartyId, MemoryLink]:
         return {peer: MemoryLink(self, party, peer) for peer in range(len(self.deaths)) if peer != party}
@@ -60,39 +78,59 @@ class MemoryNetwork:
         self.sessions.pop(party, None)
         self.deaths[party] += 1
 
-    async def carry(
-        self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: Payload, on_answer: Callable[[AnswerFrame], None]
-    ) -> AnswerFrame:
-        """One try. Raises ConnectionError where the sender notices that it failed."""
-        session, life = self.sessions.get(receiver), self.deaths[sender]
+    def now(self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
+        """The answer, where nothing has to be waited for. Raises ConnectionError where the sender notices that it failed."""
+        session = self._reachable(receiver, request)
+        try:
+            answer = session.handle_now(sender, request, payload)
+        except Exception as error:
+            self._refuse(session, sender, error)
+        if answer is not None:
+            self._count(sender, receiver, len(encode_frame(request, len(payload))) + len(payload))
+            self._answered(sender, receiver, request, answer)
+        return answer
+
+    def _reachable(self, receiver: PartyId, request: AnyRequest) -> Participant:
+        session = self.sessions.get(receiver)
         if session is None:
             raise ConnectionRefusedError(NOBODY)
         if isinstance(request, Transfer) and request.phase == Phase.MIXING and closed_to_shares(session):
             raise ConnectionResetError(BROKEN)
-        size = len(encode_frame(request, len(payload))) + len(payload)
-        self._count(sender, receiver, size)
-        answer = await self._answer(session, sender, request, payload)
-        asking = self.sessions.get(sender)
-        if asking is None or self.deaths[sender] != life:
-            raise ConnectionResetError(BROKEN)
+        return session
+
+    def _answered(self, sender: PartyId, receiver: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
+        asking = self.sessions[sender]
         self._count(receiver, sender, len(encode_frame(answer, 0)))
         asking.heard(receiver, (answer.phase, answer.round))
-        on_answer(answer)
         asking.answered(receiver, request, answer)
+
+    async def carry(
+        self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: Payload, on_answer: Callable[[AnswerFrame], None]
+    ) -> AnswerFrame:
+        """One try. Raises ConnectionError where the sender notices that it failed."""
+        session, life = self._reachable(receiver, request), self.deaths[sender]
+        size = len(encode_frame(request, len(payload))) + len(payload)
+        self._count(sender, receiver, size)
+        try:
+            answer = await session.handle(sender, request, payload)
+        except Exception as error:
+            self._refuse(session, sender, error)
+        if sender not in self.sessions or self.deaths[sender] != life:
+            raise ConnectionResetError(BROKEN)
+        on_answer(answer)
+        self._answered(sender, receiver, request, answer)
         return answer
 
-    async def _answer(self, session: Participant, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
-        try:
-            return await session.handle(sender, request, payload)
-        except PeerError as error:
-            session.refused(session.settings.names[sender], str(error))
-            raise ConnectionResetError(BROKEN) from None
-        except ConnectionAbortedError:
+    def _refuse(self, session: Participant, sender: PartyId, error: Exception) -> NoReturn:
+        """Raise what the sender notices of an error in a receiver's session."""
+        if isinstance(error, ConnectionAbortedError):
             # Its session has ended with an error, and drops the connection.
-            raise
-        except Exception as error:
+            raise error
+        if isinstance(error, PeerError):
+            session.refused(session.settings.names[sender], str(error))
+        else:
             session.fail(error)
-            raise ConnectionResetError(BROKEN) from error
+        raise ConnectionResetError(BROKEN) from error
 
     def _count(self, sender: PartyId, receiver: PartyId, size: int) -> None:
         if (one := self.sessions.get(sender)) is not None:
@@ -111,6 +149,13 @@ class MemoryLink:
         self.trouble = "no answer yet"
         self.unreachable = False
         self._connected_to: tuple[int, bool] | None = None
+
+    def now(self, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
+        """The answer, where nothing has to be waited for; None where it has to be asked for."""
+        self._connect()
+        with contextlib.suppress(ConnectionError):
+            return self._network.now(self._party, self._peer, msgspec.structs.replace(request, number=1), payload)
+        return None
 
     async def ask(
         self,
@@ -154,7 +199,7 @@ async def take_part(participant: Participant, network: MemoryNetwork, place: Par
     """Take part over memory links, from where the store says that this party was, to the result; through outages."""
 
     async def attempt() -> NodeResult:
-        participant.attach(Carrier(network.links(place)))
+        participant.attach(network.carrier(place))
         if (before := await participant.open()) is not None:
             return before
         network.enter(place, participant)

@@ -71,7 +71,6 @@ class ChildSettings(msgspec.Struct, frozen=True):
     """Paths are absolute. ``value``: a file of d float64 numbers, little endian. Time-outs are in seconds.
 
     ``freeze_round``: the process stops itself (SIGSTOP) at the beginning of this mixing round, so that it can be killed there.
-    ``passing``: see :class:`~quietmean.node.session.settings.NodeSettings`.
     """
 
     key: str
@@ -86,4 +85,3 @@ class ChildSettings(msgspec.Struct, frozen=True):
     gone_timeout: float | None = None
     freeze_round: int | None = None
     links: str = "x25519"
-    passing: bool = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from quietmean.node.monitor import Event, RoundBegun, event_json
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.party import Participant
 from quietmean.node.session import NodeResult, NodeSettings, Observers, PlannedValue, Waits
+from quietmean.node.storage import Lasting
 from quietmean.planning import Plan
 
 
@@ -47,11 +47,9 @@ def run_together(
         if kill.after is not None or kill.restart_after is not None:
             raise InputError(f"party {kill.party} is to be killed at a time, or started again. Run the parties as processes.")
     weights = np.ones(len(values)) if weights is None else weights
-    # What the stores hold of values is deleted with them, and where there is memory for files, on no disk.
-    with tempfile.TemporaryDirectory(prefix="quietmean-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as scratch:
-        run = _Together(plan, values, weights, Path(scratch), kills, Waits(round_timeout, gone=_GONE), report)
-        with _few_collections():
-            return run_virtually(run.run())
+    run = _Together(plan, values, weights, kills, Waits(round_timeout, gone=_GONE), report)
+    with _few_collections():
+        return run_virtually(run.run())
 
 
 @contextlib.contextmanager
@@ -67,7 +65,6 @@ def _few_collections() -> Iterator[None]:
 
 # Seconds in which nobody who is gone comes back: no process starts it again.
 _GONE = 0.05
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 class _KilledError(BaseException):
@@ -80,12 +77,11 @@ class _Together:
         plan: Plan,
         values: Vector,
         weights: Array,
-        directory: Path,
         kills: Sequence[Kill],
         waits: Waits,
         report: LocalReport,
     ) -> None:
-        self._plan, self._values, self._weights, self._directory = plan, values, weights, directory
+        self._plan, self._values, self._weights = plan, values, weights
         self._waits, self._report = waits, report
         self._leaving = {kill.party: kill for kill in kills}
         self._names = names_of(len(values))
@@ -135,8 +131,9 @@ class _Together:
             identity=self._identities[party],
             roster=self._roster,
             brought=PlannedValue(self._plan, value, wiped=True),
-            store=self._directory / f"{name}.store",
+            # Of which there is no file.
+            store=Path(f"{name}.store"),
             waits=self._waits,
             observers=Observers(report),
-            passing=True,
+            lasting=Lasting.NOTHING,
         )

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
-    from quietmean.node.session.context import Carrier as Carrier
-    from quietmean.node.session.context import PeerLink as PeerLink
+    from quietmean.node.session.carrier import Carrier as Carrier
+    from quietmean.node.session.carrier import PeerLink as PeerLink
     from quietmean.node.session.gate import position_of as position_of
     from quietmean.node.session.inbox import read_vector as read_vector
     from quietmean.node.session.logs import decode_log as decode_log
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from quietmean.node.session.settings import seed_check as seed_check
 else:
     _NAMES = {
-        "context": "Carrier PeerLink",
+        "carrier": "Carrier PeerLink",
         "gate": "position_of",
         "inbox": "read_vector",
         "logs": "decode_log",

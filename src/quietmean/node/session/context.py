@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from quietmean.core.party import PartyId
-from quietmean.node.folder import FolderTransport
 from quietmean.node.monitor import Late, Report, Waiting, iso_time
-from quietmean.node.net import AnswerFrame, AnyRequest, Heartbeat, Payload, Transfer
+from quietmean.node.net import AnswerFrame, Heartbeat, Transfer
 from quietmean.node.phase import Phase, Position
+from quietmean.node.session.carrier import Now, PeerLink, never
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import GossipedLogs
 from quietmean.node.session.settings import NodeSettings
@@ -168,60 +168,6 @@ _OWN_PAUSE = 0.05
 _LONGEST_VALIDITY = 2**31 - 1
 
 
-class PeerLink(Protocol):
-    """The connection to a peer. ``trouble``: in words, why it does not answer; ``unreachable``: nobody listens at its address."""
-
-    trouble: str
-
-    @property
-    def unreachable(self) -> bool: ...
-
-    async def ask(
-        self,
-        request: AnyRequest,
-        payload: Payload = b"",
-        on_answer: Callable[[AnswerFrame], None] = lambda answer: None,
-        unless: Callable[[], bool] = lambda: False,
-    ) -> AnswerFrame:
-        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
-
-        ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
-        ``unless``: see :meth:`quietmean.node.net.Link.ask`.
-        """
-
-    async def close(self) -> None: ...
-
-
-async def _here(work: Callable[[], Any]) -> Any:
-    return work()
-
-
-@dataclass(frozen=True)
-class Carrier:
-    """What carries the requests of one party: ``links`` to the others, and what else its kind of transport does.
-
-    ``disconnect`` drops the connections of some parties before a gate. ``closed`` returns when nobody is waited for at a position
-    any more, present or not; by default time-outs tell. ``came``: who has ever been there, where that is kept. ``compute`` runs
-    what takes long, in a thread where there are threads.
-    """
-
-    links: Mapping[PartyId, PeerLink]
-    disconnect: Callable[[Iterable[PartyId]], None] = lambda parties: None
-    closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None
-    came: Callable[[], Iterable[PartyId]] = tuple
-    compute: Callable[[Callable[[], Any]], Awaitable[Any]] = _here
-
-    @classmethod
-    def by_folder(cls, post: FolderTransport) -> Self:
-        """Return what carries requests as files, until the times of the folder."""
-        return cls(post.links, closed=post.closed, came=post.came, compute=asyncio.to_thread)
-
-    def between(self, members: Sequence[PartyId]) -> Carrier:
-        """Return what carries the requests between some of the parties, which are numbered in their order from here on."""
-        links = {index: self.links[member] for index, member in enumerate(members) if member in self.links}
-        return replace(self, links=links, disconnect=lambda parties: self.disconnect(members[index] for index in parties))
-
-
 @dataclass
 class Context:
     """One running session. ``changed`` is set whenever something arrived that a wait could be waiting for.
@@ -241,6 +187,7 @@ class Context:
     agreement: bytes
     gossip: GossipedLogs
     closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None
+    now: Now = never
     late: list[Late] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -264,6 +211,22 @@ class Context:
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task that ends with the node at the latest and wakes the wait in progress when it is done."""
         return self._background.spawn(work)
+
+    def spawn_each(
+        self, parties: Iterable[PartyId], now: Callable[[PartyId], bool], later: Callable[[PartyId], Coroutine[Any, Any, None]]
+    ) -> list[asyncio.Task[Any]]:
+        """Do something with each of some parties, ``later`` where it cannot be done ``now``. A task for each, and where parties
+        are in this process, one for all who answer at once; further ones are added to the list.
+        """
+        if self.now is never:
+            return [self.spawn(later(party)) for party in parties]
+
+        async def each() -> None:
+            tasks.extend([self.spawn(later(party)) for party in parties if not now(party)])
+
+        tasks: list[asyncio.Task[Any]] = []
+        tasks.append(self.spawn(each()))
+        return tasks
 
     async def stop(self) -> None:
         await self._background.stop()

@@ -31,7 +31,8 @@ from quietmean.graphs import Schedule
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, AnyRequest, GateLog, Heartbeat, Limits, Log, Payload, ResendRequest, Transfer, Vote
 from quietmean.node.phase import GATE_STAGES, Phase, Position
-from quietmean.node.session.context import Carrier, Context, Wait
+from quietmean.node.session.carrier import Carrier
+from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.logs import PartialLog, Received
 from quietmean.node.session.reconstruction import own_log, reconstruct
 from quietmean.node.session.result import read_record

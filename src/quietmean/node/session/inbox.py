@@ -97,14 +97,24 @@ class Inbox:
         early = {message: self._early.pop(message) for message in due}
         self.note_seen([message for message, agreement in early.items() if agreement == self._agreement()])
 
+    def is_early(self, transfer: Transfer) -> bool:
+        """Whether the round of a transfer has not begun here: its answer comes when that does."""
+        return _place(transfer) > self.position
+
+    def take(self, sender: PartyId, transfer: Transfer, payload: Payload) -> AnswerFrame:
+        """The answer to a transfer that is not early. PeerError for an invalid one."""
+        return self._answer(transfer, self._take(sender, transfer, self._arrival(sender, transfer, payload)))
+
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> AnswerFrame:
         """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
+        if not self.is_early(transfer):
+            return self.take(sender, transfer, payload)
+        return self._answer(transfer, await self._park(sender, transfer, self._arrival(sender, transfer, payload)))
+
+    def _arrival(self, sender: PartyId, transfer: Transfer, payload: Payload) -> _Arrival:
         encoded, vector = read_vector(transfer, payload, self._grid)
         content = _content(payload, len(encoded))
-        arrival = _Arrival(Message(sender, (self._party,), transfer.round, vector, transfer.weight, content), encoded)
-        if _place(transfer) <= self.position:
-            return self._answer(transfer, self._take(sender, transfer, arrival))
-        return self._answer(transfer, await self._park(sender, transfer, arrival))
+        return _Arrival(Message(sender, (self._party,), transfer.round, vector, transfer.weight, content), encoded)
 
     def cancel(self, sender: PartyId, request: CancelTransfer) -> AnswerFrame:
         """The sender cancels a transfer. It is undone while its round is open here; else the answer says that it was used."""

@@ -224,13 +224,20 @@ class GossipedLogs:
         self._schedule = schedule
         self.until = np.zeros(schedule.parties, dtype=np.int64)
         self._online = np.zeros((schedule.rounds, schedule.parties), dtype=np.bool_)
-        self._sent = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-        self._received = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
         self._settled: dict[PartyId, tuple[tuple[int, PartyId, int], ...]] = {}
 
     @property
     def rounds(self) -> int:
         return self._schedule.rounds
+
+    # As large as the schedule: made where logs are gossiped.
+    @cached_property
+    def _sent(self) -> Mask:
+        return np.zeros(self._schedule.neighbours.shape, dtype=np.bool_)
+
+    @cached_property
+    def _received(self) -> Mask:
+        return np.zeros(self._schedule.neighbours.shape, dtype=np.bool_)
 
     @cached_property
     def _receivers(self) -> Ints:

@@ -43,7 +43,7 @@ from quietmean.node.monitor import FinalizationBegun
 from quietmean.node.net import Log, Payload
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.context import Context, Wait
-from quietmean.node.session.logs import PartialLog, PartyLog, Received, encode_log
+from quietmean.node.session.logs import PartialLog, PartyLog, Received, decode_log, encode_log
 
 
 def reconstruct(
@@ -211,8 +211,9 @@ async def exchange_logs(context: Context, came: Received, logs: Mapping[PartyId,
 
     await Wait(context, missing, full_time="all").until_over()
     await announcements.stop()
-    # The last ones are in this party's own record at least.
-    return own_log(context, came)
+    # The last ones are in this party's own record at least. Read as those of the others: equal ones are the same.
+    own = encode_log(own_log(context, came))
+    return decode_log(own, len(context.settings.names), context.settings.plan.protocol.rounds)
 
 
 class _Announcements:
@@ -230,17 +231,27 @@ class _Announcements:
 
     def start(self) -> None:
         """Send it as it is now, in place of what it was before."""
-        for task in self._tasks:
-            task.cancel()
+        self._cancel()
         context = self._context
         # Only the log that ends a session says how far the site's audit log had come.
         log = msgspec.structs.replace(own_log(context, self._came), audit=context.store.first_audit(context.settings.site.audit))
         self._seen, self.acknowledged, payload = log.seen, set(), encode_log(log)
-        self._tasks += [self._context.spawn(self._send(party, payload, self.acknowledged)) for party in self._context.others]
+        acknowledged = self.acknowledged
 
-    async def stop(self) -> None:
+        def send_now(party: PartyId) -> bool:
+            answered = context.now(party, self._request, payload) is not None
+            if answered:
+                acknowledged.add(party)
+            return answered
+
+        self._tasks = context.spawn_each(context.others, send_now, lambda party: self._send(party, payload, acknowledged))
+
+    def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+    async def stop(self) -> None:
+        self._cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _send(self, party: PartyId, payload: Payload, acknowledged: set[PartyId]) -> None:

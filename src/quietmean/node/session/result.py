@@ -206,7 +206,8 @@ def keep_result(store: Store, phase: Phase, result: NodeResult) -> None:
     """Make the result durable and wipe the party's secrets. ``phase``: the one whose release the result's total is."""
     # The total is the only large part, and in the store already.
     small = replace(result, total_vector=np.zeros(0))
-    store.finish(phase, json.dumps({"phase": int(phase), **small.to_json()}).encode())
+    document = {"phase": int(phase), **small.to_json()} if store.is_read_again else {}
+    store.finish(phase, json.dumps(document).encode())
 
 
 def keep_refusal(store: Store, record: GateRecord) -> GateRefused:

@@ -140,7 +140,18 @@ class PhaseRunner:
 
         # Should this party never come back, the others have its log from this.
         gossip = encoded_gossip(context, here) if self.gossips and outgoing else b""
-        sending = [context.spawn(self._send(here, receiver, message, gossip, answers)) for receiver, message in outgoing.items()]
+
+        def send_now(receiver: PartyId) -> bool:
+            message, answer = outgoing[receiver], None
+            if not self._is_closed(receiver):
+                answer = context.now(receiver, context.transfer(here, message, gossip), message.payload)
+            if answer is not None:
+                answers[receiver] = answer
+            return answer is not None
+
+        sending = context.spawn_each(
+            outgoing, send_now, lambda receiver: self._send(here, receiver, outgoing[receiver], gossip, answers)
+        )
         await Wait(context, missing).until_over()
         # After this no transfer is sent again, which a later CancelTransfer relies on; and no ResendRequest either.
         for task in (*sending, *requests.values()):
@@ -156,14 +167,15 @@ class PhaseRunner:
         def note(answer: AnswerFrame) -> None:
             answers[receiver] = answer
 
-        def closed() -> bool:
-            return self.gated and context.failure_detector.is_past(receiver, (int(self.phase), self.machine.rounds))
-
         try:
-            await link.ask(transfer, message.payload, note, closed)
+            await link.ask(transfer, message.payload, note, lambda: self._is_closed(receiver))
         except WithheldError:
             # It may have used the message before, and its answer was lost.
             await link.ask(CancelTransfer(0, *here), on_answer=note)
+
+    def _is_closed(self, receiver: PartyId) -> bool:
+        """Whether a party reads no share any more, as far as is known."""
+        return self.gated and self.context.failure_detector.is_past(receiver, (int(self.phase), self.machine.rounds))
 
     @property
     def _copies(self) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, NoReturn
 
 import numpy as np
 
-from quietmean.core.errors import NothingPublished, PeerError, ProtocolFailure
-from quietmean.core.party import PartyId, Release
+from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.party import PartyId
 from quietmean.node.monitor import Report
 from quietmean.node.net import (
     ACCEPTED,
@@ -32,15 +31,17 @@ from quietmean.node.net import (
     Vote,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.context import Carrier, Context, FailureDetector
+from quietmean.node.session.carrier import Carrier
+from quietmean.node.session.context import Context, FailureDetector
+from quietmean.node.session.ending import Mixed, execution_of, total_of, unresolved
 from quietmean.node.session.gate import Gate, position_of
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import GossipedLogs, PartialLog, PartyLog, Received, decode_log
-from quietmean.node.session.reconstruction import encoded_gossip, exchange_logs, reconstruct
+from quietmean.node.session.reconstruction import encoded_gossip, exchange_logs
 from quietmean.node.session.result import NodeResult, keep_refusal, keep_result, note_refusal
 from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.session.settings import NodeSettings, public_seed, seed_check
-from quietmean.node.storage import IN_DOUBT, Store
+from quietmean.node.storage import Store
 from quietmean.node.tasks import Supervisor
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
@@ -92,7 +93,8 @@ class StudySession:
         self._restarted = restarted
         self._weights = np.array([settings.openings[party].weight for party in range(parties)], dtype=np.float64)
         self._seed = public_seed(settings.study, settings.openings)
-        self._schedule = plan.schedule(self._seed)
+        self._shared = carrier.shared
+        self._schedule = self._shared(("schedule", plan, self._seed.secret), lambda: plan.schedule(self._seed))
         self.failure_detector = FailureDetector(settings.waits.round, self._clock, settings.waits.gone)
         self._supervisor = Supervisor()
         changed = asyncio.Event()
@@ -110,6 +112,7 @@ class StudySession:
                 copies=plan.releases_are_copies,
             ),
             links=carrier.links,
+            now=carrier.now,
             failure_detector=self.failure_detector,
             report=report,
             changed=changed,
@@ -263,13 +266,15 @@ class StudySession:
         plan, store = self._settings.plan, self._store
         log = await exchange_logs(self._context, came, self._logs, gossips=plan.protocol.traits.transfers_mass)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
-        trace = reconstruct(self._schedule, logs, came.parties, gossip, transfers_mass=plan.protocol.traits.transfers_mass)
+        mixed = Mixed(self._carried_out, self._weights, self._remarks, self._nothing_published)
+        execution = execution_of(plan, (self._schedule, self._seed), mixed, (logs, came.parties, gossip), self._shared)
+        trace = execution.trace
         known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not record whose releases are in its sums: all that were made are.
         heard_from = came.heard or tuple(np.nonzero(trace.finished)[0].tolist())
         gate = self._gate.record(published=bool(store.passed_gate())) if plan.gated else None
         try:
-            total = self._total(heard_from)
+            total = total_of(self._settings, store, heard_from, mixed)
         except ProtocolFailure:
             if gate is None or gate.published:
                 raise
@@ -278,7 +283,7 @@ class StudySession:
             total_vector=total.vector,
             total_weight=total.weight,
             heard=heard_from,
-            execution=replace(plan.execution(self._seed, trace, self._weights), protocol=self._carried_out),
+            execution=execution,
             public_seed=self._seed.secret.hex(),
             transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
             bytes_sent=self._traffic.sent,
@@ -288,7 +293,7 @@ class StudySession:
             refusals=self._refusals.lines(),
             remarks=self._remarks,
             silent=tuple(party for party in self._context.others if party not in self._logs),
-            unresolved=self._unresolved(known_until),
+            unresolved=unresolved(plan, store, known_until),
             known_until=tuple(known_until.get(party, 0) for party in range(len(self._settings.names))),
             gate=gate,
             audits=tuple((party, log.audit) for party, log in sorted(self._logs.items()) if log.audit),
@@ -299,18 +304,6 @@ class StudySession:
         keep_result(store, Phase.DISSEMINATION if plan.protocol.traits.releases_are_public else Phase.MIXING, result)
         return result
 
-    def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
-        plan, unresolved = self._settings.plan, []
-        for phase, round_, receiver in self._store.taken_back(IN_DOUBT):
-            if phase == Phase.MIXING:
-                open_ = plan.protocol.traits.transfers_mass and round_ > known_until.get(receiver, 0)
-            else:
-                # Releases that are sent to all are copies: no share is in doubt.
-                open_ = plan.dissemination.transfers_mass
-            if open_:
-                unresolved.append((phase, round_, receiver))
-        return tuple(unresolved)
-
     def _all_gossip(self) -> dict[PartyId, PartialLog]:
         """All gossiped logs, those included that came with the final logs."""
         for sender, gossip in self._gossip_of_logs.items():
@@ -319,25 +312,6 @@ class StudySession:
             except PeerError as error:
                 self.refused(self._settings.names[sender], str(error))
         return self._context.gossip.logs()
-
-    def _total(self, heard_from: tuple[PartyId, ...]) -> Release:
-        plan = self._settings.plan
-        if not plan.protocol.traits.releases_are_public:
-            return self._own_result()
-        total = self._store.release(Phase.DISSEMINATION)
-        others = plan.protocol.traits.releasers(plan.target.parties) - {self._settings.party}
-        if total is None or (total.weight <= 0 and self._weights.any()) or (others and not others & set(heard_from)):
-            reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
-            raise ProtocolFailure(f"no other party's result arrived here: {reason}")
-        return total
-
-    def _own_result(self) -> Release:
-        release = self._store.release(Phase.MIXING)
-        if release is None:
-            away = "this party was away at the end and has no result: the others have it, ask one of them"
-            failure = NothingPublished if self._nothing_published else ProtocolFailure
-            raise failure(f"no result: {'; '.join(self._remarks)}" if self._remarks else away)
-        return release
 
     def _stored_phase(self) -> int:
         stored = self._store.state()
@@ -363,25 +337,40 @@ class StudySession:
         Any other error ends this session, and the request stays unanswered, here for good: ConnectionAbortedError. On its next
         connection the peer sends it again.
         """
+        if (answer := self.handle_now(sender, request, payload)) is not None:
+            return answer
+        try:
+            return await self._answer_later(sender, request, payload)
+        except Exception as error:
+            self._end_by(sender, error)
+
+    def handle_now(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
+        """The answer, and None where something has to be waited for first. Raises as :meth:`handle`."""
         if self.failed:
             raise ConnectionAbortedError(_ENDED)
         try:
-            return await self._handle(sender, request, payload)
-        except PeerError:
-            self._context.found_faulty(sender)
-            raise
+            return self._answer(sender, request, payload)
         except Exception as error:
-            self.fail(error)
-            raise ConnectionAbortedError(_ENDED) from error
+            self._end_by(sender, error)
 
-    async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
+    def _end_by(self, sender: PartyId, error: Exception) -> NoReturn:
+        """Raise what an error in a handler is for the sender: a :class:`PeerError` is of its making."""
+        if isinstance(error, PeerError):
+            self._context.found_faulty(sender)
+            raise error
+        self.fail(error)
+        raise ConnectionAbortedError(_ENDED) from error
+
+    def _answer(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
         context = self._context
         position = position_of(request)
         context.failure_detector.heard(sender, position)
         self._gate.heard(sender, position)
         match request:
             case Transfer():
-                answer = await context.inbox.transfer(sender, request, payload)
+                if context.inbox.is_early(request):
+                    return None
+                answer = context.inbox.take(sender, request, payload)
                 context.failure_detector.delivered(sender)
                 return answer
             case CancelTransfer():
@@ -389,7 +378,7 @@ class StudySession:
             case ConfirmTransfer():
                 return context.inbox.confirm(sender, request)
             case ResendRequest():
-                return AnswerFrame(request.number, await self._send_again(sender, request), *context.inbox.position)
+                return None
             case Log():
                 raw = bytes(payload)
                 log = decode_log(raw, len(self._settings.names), self._rounds)
@@ -404,6 +393,16 @@ class StudySession:
                 if position_of(request) < self._store.latest_from(sender):
                     return AnswerFrame(request.number, REFUSED, *context.inbox.position, reason="it was in a later round before")
         return AnswerFrame(request.number, ACCEPTED, *context.inbox.position)
+
+    async def _answer_later(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
+        context = self._context
+        if isinstance(request, ResendRequest):
+            return AnswerFrame(request.number, await self._send_again(sender, request), *context.inbox.position)
+        if not isinstance(request, Transfer):
+            raise TypeError(f"{type(request).__name__} is answered at once")
+        answer = await context.inbox.transfer(sender, request, payload)
+        context.failure_detector.delivered(sender)
+        return answer
 
     async def _send_again(self, receiver: PartyId, request: ResendRequest) -> Literal["ok", "no"]:
         """Send the own release to a party that was away, once this party has finished dissemination; one sending at a time."""

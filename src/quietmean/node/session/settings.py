@@ -24,7 +24,7 @@ from quietmean.graphs import Schedule
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
-from quietmean.node.storage import Store, input_digest, size_of
+from quietmean.node.storage import Lasting, Store, input_digest, size_of
 from quietmean.planning import Admitted, Plan
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.randomness import Encapsulated, Seed
@@ -220,7 +220,7 @@ class NodeSettings:
 
     ``transport``: a folder in which messages are files; or where the node listens, an address or a socket that listens already
     and is closed at the end; by default its address in the roster. ``start``: with whom the study may start, if not with all.
-    ``agreed``: once the start is over. ``passing``: the store goes with its folder, and need not outlive a power cut. Raises
+    ``agreed``: once the start is over. ``lasting``: what its store outlives. Raises
     :class:`InputError` where fields are impossible or do not fit each other.
     """
 
@@ -235,7 +235,7 @@ class NodeSettings:
     keys: LinkKeys = LinkKeys()
     site: SiteHooks = SiteHooks()
     agreed: StartAgreement | None = field(default=None, repr=False)
-    passing: bool = False
+    lasting: Lasting = Lasting.POWER
 
     def __post_init__(self) -> None:
         target = self.plan.target
@@ -315,7 +315,8 @@ class NodeSettings:
 
         Raises :class:`StorageError`.
         """
-        require_space(self.store, self._least_stored)
+        if self.lasting is not Lasting.NOTHING:
+            require_space(self.store, self._least_stored)
 
     def room(self) -> str:
         """How much there is beside the store, and what is missing at least; empty where that cannot be asked."""
@@ -333,7 +334,7 @@ class NodeSettings:
             # The store compares the vector that is for all: under this key, the others too.
             owner = owner.derive(input_digest(owner, b"", other.vector, other.weight))
         own = self.brought
-        return Store.open(self.store, self.study, own.vector, own.weight, fresh, owner, self.plan.grid, self.passing)
+        return Store.open(self.store, self.study, own.vector, own.weight, fresh, owner, self.plan.grid, self.lasting)
 
     def store_exists(self) -> bool:
         """Whether there is a store for this study and input. Nothing is made. Raises :class:`InputError` where a node would."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
@@ -22,7 +23,7 @@ from quietmean.node.start.machine import Announcement, Attempt, Machine, Proposa
 from quietmean.node.start.policy import StartPolicy, occasion_of
 from quietmean.node.start.started import Pairing, RosterSignatures, Started, dump_progress, from_frame, load_progress, to_frames
 from quietmean.node.storage import Store
-from quietmean.node.tasks import Fail, Supervisor, Tasks, first_of
+from quietmean.node.tasks import Fail, Supervisor, Tasks
 from quietmean.randomness import ExchangeKey, Seed
 
 # An announcement changes: after so many seconds without an answer it is sent as it is then (s).
@@ -64,13 +65,18 @@ class StartPhase:
         self._pairing = Pairing(settings, store)
         self._failure: QuietmeanError | None = None
         self._changed = asyncio.Event()
-        self._news = {party: asyncio.Event() for party in carrier.links}
+        self._now = carrier.now
+        # When each of the others is told next (s by the loop's clock), and who is being asked; :meth:`_tell_soon` sets ``news``.
+        self._due_at = dict.fromkeys(carrier.links, 0.0)
+        self._asking: dict[PartyId, asyncio.Task[None]] = {}
+        self._news = asyncio.Event()
         self._supervisor = Supervisor()
         self._fail = fail or self.fail
         self._tasks = Tasks(self._fail, self._changed.set)
         self._begun = False
         self._occasion: StartPolicy = occasion_of(settings, self._machine, carrier)
-        # What each of the others has taken in.
+        # What is announced of the progress, and what each of the others has taken in, whether bound or not.
+        self._announced: Announcement | None = None
         self._taken_in: dict[PartyId, Announcement] = {}
         # Who refused it, and what others say of the public seed who are in a round.
         self._refusing: set[PartyId] = set()
@@ -97,8 +103,7 @@ class StartPhase:
         self._begun = True
         self._move(self._machine.begin(self._standing))
         self._occasion.start(self._tasks)
-        for peer in self._links:
-            self._tasks.spawn(self._tell(peer))
+        self._tasks.spawn(self._tell_all())
 
     def cancel(self) -> None:
         """Stop as :meth:`stop` does, without waiting for it."""
@@ -168,10 +173,10 @@ class StartPhase:
         if announcement.bound:
             self._machine.check(sender, announcement)
         self._occasion.heard(sender, announcement, self._standing)
-        if self._standing.bound and not announcement.bound and sender in self._news:
+        if self._standing.bound and not announcement.bound and sender in self._links:
             # It does not know yet, or was not there when it happened.
             self._taken_in.pop(sender, None)
-            self._news[sender].set()
+            self._tell_soon(sender)
         progress = self._machine.receive(self._standing, sender, announcement)
         self._take_encapsulated(progress, sender, announcement, frame.encapsulated)
         self._move(progress)
@@ -226,7 +231,7 @@ class StartPhase:
     @property
     def _informed(self) -> set[PartyId]:
         """Who has taken in all that this party announces."""
-        announcement = replace(self._announcement, bound=False)
+        announcement = _unbound(self._announcement)
         return {party for party, taken_in in self._taken_in.items() if taken_in == announcement}
 
     def _save(self, progress: StartProgress) -> None:
@@ -235,17 +240,18 @@ class StartPhase:
             return
         attempt = progress.attempt
         new = attempt is not None and progress.latest != before.latest
-        earlier = self._announcement
-        self._store.save_standing(dump_progress(self._settings.party, progress), self._fresh_seed if new else None)
+        earlier, same = self._announcement, _announced_alike(before, progress)
+        if self._store.is_read_again or new:
+            self._store.save_standing(dump_progress(self._settings.party, progress), self._fresh_seed if new else None)
         # From here on the seed is the store's, which forgets it with the result.
         self._standing, self._fresh_seed = progress, None
+        self._announced = earlier if same else None
         if new:
             self._occasion.accepted()
             self._taken_in.clear()
         self._changed.set()
-        if self._announcement != earlier and not (self._rules.for_all and progress.bound):
-            for news in self._news.values():
-                news.set()
+        if not same and self._announcement != earlier and not (self._rules.for_all and progress.bound):
+            self._tell_soon(*self._links)
 
     def _report_missing(self) -> None:
         missing = tuple(self._settings.names[party] for party in sorted(self._occasion.missing(self._standing, self._informed)))
@@ -256,44 +262,100 @@ class StartPhase:
 
     # --- announcements ----------------------------------------------------------------------------------------------
 
-    async def _tell(self, peer: PartyId) -> None:
-        news = self._news[peer]
-        while True:
-            news.clear()
-            if not self._is_settled(peer):
-                await first_of(self._ask(peer, self._announcement), news.wait(), seconds=_PATIENCE)
-            if not news.is_set():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if self._is_settled(peer) else self._occasion.pause):
-                        await news.wait()
+    def _tell_soon(self, *peers: PartyId) -> None:
+        self._due_at.update(dict.fromkeys(peers, 0.0))
+        self._news.set()
 
-    def _is_settled(self, peer: PartyId) -> bool:
+    async def _tell_all(self) -> None:
+        """Announce to each of the others where this party is, when that changes and as long as it did not take it in."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            self._news.clear()
+            announcement, now = self._announcement, clock()
+            for peer in [peer for peer, due in self._due_at.items() if due <= now]:
+                self._tell(peer, announcement, now)
+            wake = min(self._due_at.values(), default=math.inf)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wake if wake < math.inf else None):
+                    await self._news.wait()
+
+    def _tell(self, peer: PartyId, announcement: Announcement, now: float) -> None:
+        if (before := self._asking.pop(peer, None)) is not None:
+            # It has changed, or was lost.
+            before.cancel()
+        if self._is_settled(peer, announcement):
+            self._due_at[peer] = math.inf
+        elif not self._tell_now(peer, announcement):
+            self._due_at[peer] = now + _PATIENCE
+            self._asking[peer] = self._tasks.spawn(self._ask(peer, announcement))
+
+    def _tell_now(self, peer: PartyId, announcement: Announcement) -> bool:
+        """Whether it answered without a wait; what it did not take in, it is asked again."""
+        for frame in self._frames(peer, announcement):
+            answer = self._now(peer, frame, b"")
+            if answer is None or answer.status != ACCEPTED:
+                return False
+        self._was_taken_in(peer, announcement)
+        return True
+
+    def _is_settled(self, peer: PartyId, announcement: Announcement) -> bool:
         """Whether nothing needs to be announced to it again."""
         if self._occasion.repeats:
             return self._occasion.settled(peer, self._standing)
-        return self._taken_in.get(peer) == replace(self._announcement, bound=False)
+        return self._taken_in.get(peer) == _unbound(announcement)
 
     @property
     def _announcement(self) -> Announcement:
-        announcement, own = self._machine.announce(self._standing), self._settings.party
-        if self._rules.for_all and announcement.bound:
-            # Each announces what it revealed itself, and has done so before it is bound.
-            return replace(announcement, openings={own: announcement.openings[own]})
-        return announcement
+        if self._announced is None:
+            announcement, own = self._machine.announce(self._standing), self._settings.party
+            if self._rules.for_all and announcement.bound:
+                # Each announces what it revealed itself, and has done so before it is bound.
+                announcement = replace(announcement, openings={own: announcement.openings[own]})
+            self._announced = announcement
+        return self._announced
 
     async def _ask(self, peer: PartyId, announcement: Announcement) -> None:
         link = self._links[peer]
-        for frame in to_frames(
-            announcement, self._rules.parties, self._pairing.ciphertext_for(peer) if announcement.commit else b""
-        ):
+        for frame in self._frames(peer, announcement):
             answer = await link.ask(frame)
             if answer.status != ACCEPTED:
                 link.trouble = f"peer refused: {printable(answer.reason)}"
                 self._refusing.add(peer)
-                return
+                break
+        else:
+            self._was_taken_in(peer, announcement)
+        self._asking.pop(peer, None)
+        if self._due_at[peer] > 0.0:
+            self._tell_again(peer)
+            self._news.set()
+
+    def _frames(self, peer: PartyId, announcement: Announcement) -> Iterator[Start]:
+        ciphertext = self._pairing.ciphertext_for(peer) if announcement.commit else b""
+        return to_frames(announcement, self._rules.parties, ciphertext)
+
+    def _was_taken_in(self, peer: PartyId, announcement: Announcement) -> None:
         self._refusing.discard(peer)
-        self._taken_in[peer] = replace(announcement, bound=False)
+        self._taken_in[peer] = _unbound(announcement)
+        self._tell_again(peer)
         self._changed.set()
+
+    def _tell_again(self, peer: PartyId) -> None:
+        """What it has not taken in is repeated after a while."""
+        settled = self._is_settled(peer, self._announcement)
+        self._due_at[peer] = math.inf if settled else asyncio.get_running_loop().time() + self._occasion.pause
+
+
+def _unbound(announcement: Announcement) -> Announcement:
+    return replace(announcement, bound=False) if announcement.bound else announcement
+
+
+def _announced_alike(one: StartProgress, other: StartProgress) -> bool:
+    """Whether no announcement can tell these apart."""
+    before, after = one.attempt, other.attempt
+    if before is None or after is None or (one.bound, one.never) != (other.bound, other.never):
+        return False
+    phases = [(attempt.all_agreed, attempt.all_committed) for attempt in (before, after)]
+    return before.proposal is after.proposal and phases[0] == phases[1]
 
 
 def _nonce() -> bytes:

@@ -76,8 +76,14 @@ class Rules:
 
     def allows(self, members: frozenset[PartyId]) -> bool:
         """Whether a study may start with these parties."""
-        in_study = not members or (min(members) >= 0 and max(members) < self.parties)
+        in_study = members is everybody(self.parties) or not members or (min(members) >= 0 and max(members) < self.parties)
         return in_study and len(members) >= self.start_quorum
+
+
+@lru_cache(maxsize=4)
+def everybody(parties: int) -> frozenset[PartyId]:
+    """All of so many parties: the same object, so that no two of them are compared one by one."""
+    return frozenset(range(parties))
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class Proposal:
 
     def same_as(self, other: Proposal) -> bool:
         """Whether both say the same; a signature can have several spellings."""
-        return (self.attempt, self.members) == (other.attempt, other.members)
+        return self is other or (self.attempt, self.members) == (other.attempt, other.members)
 
     @cached_property
     def ordered(self) -> tuple[PartyId, ...]:
@@ -136,7 +142,7 @@ class Attempt:
     """The attempt in which a party is. ``agreed``: the members that sent the same proposal, itself included.
 
     ``own``: what this party will reveal; ``commits`` and ``openings`` by party; ``bound_there``: members who say that they are
-    bound in it.
+    bound in it. All of these are of members, so that their number tells whether they are of all.
     """
 
     proposal: Proposal
@@ -152,15 +158,15 @@ class Attempt:
 
     @property
     def all_agreed(self) -> bool:
-        return self.agreed == self.members
+        return len(self.agreed) == len(self.members)
 
     @property
     def all_committed(self) -> bool:
-        return self.all_agreed and self.commits.keys() == self.members
+        return self.all_agreed and len(self.commits) == len(self.members)
 
     @property
     def all_revealed(self) -> bool:
-        return self.all_committed and self.openings.keys() == self.members
+        return self.all_committed and len(self.openings) == len(self.members)
 
 
 @dataclass(frozen=True)
@@ -215,8 +221,7 @@ class Machine:
 
     def begin(self, progress: StartProgress) -> StartProgress:
         """Be in the one attempt of a study that starts with all or not at all; nothing changes in any other study."""
-        everybody = frozenset(self.rules.conveners)
-        return self._accept(progress, Proposal(1, everybody, b"")) if self.rules.for_all else progress
+        return self._accept(progress, Proposal(1, everybody(self.rules.parties), b"")) if self.rules.for_all else progress
 
     def propose(self, progress: StartProgress, attempt: int, members: frozenset[PartyId]) -> StartProgress:
         """Say, as the attempt's convener, who takes part, and accept that. Nothing changes where it is not allowed."""
@@ -305,12 +310,13 @@ class Machine:
     def _noted(self, attempt: Attempt, sender: PartyId, announcement: Announcement) -> Attempt:
         study = quorum_study(self.rules.session, attempt.proposal)
         commits, openings = dict(attempt.commits), dict(attempt.openings)
+        everybodys = len(attempt.members)
         if announcement.commit and commits.setdefault(sender, announcement.commit) != announcement.commit:
             raise PeerError(
                 "it committed to something else before: it lost its store, or tells different parties different things"
             )
         agreed = self._agreed(attempt, sender)
-        if agreed == attempt.members:
+        if len(agreed) == everybodys and self.party not in commits:
             commits[self.party] = commitment_hash(study, self.party, attempt.own)
         for party, opening in announcement.openings.items():
             if party in openings or party not in commits:
@@ -321,14 +327,14 @@ class Machine:
                 openings[party] = opening
             elif party == sender:
                 raise PeerError("it revealed something else than it committed to")
-        if agreed == attempt.members and commits.keys() == attempt.members:
+        if len(agreed) == len(commits) == everybodys:
             openings[self.party] = attempt.own
         bound_there = attempt.bound_there | {sender} if announcement.bound else attempt.bound_there
         return replace(attempt, agreed=agreed, commits=commits, openings=openings, bound_there=bound_there)
 
     def _agreed(self, attempt: Attempt, sender: PartyId) -> frozenset[PartyId]:
         # Each says so itself, over its own connection: a convener could equivocate between two sets.
-        return attempt.agreed | {sender}
+        return attempt.agreed if sender in attempt.agreed else attempt.agreed | {sender}
 
 
 def _check_weight(opening: Opening) -> None:

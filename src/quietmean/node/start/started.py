@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self
 
 import msgspec
@@ -19,7 +19,7 @@ from quietmean.core.errors import InputError, PeerError, named
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Purpose, Revealed, Roster, Seal, Start, is_signed
 from quietmean.node.session import NodeSettings, Opening, StartAgreement
-from quietmean.node.start.machine import Announcement, Attempt, Proposal, StartProgress, quorum_study
+from quietmean.node.start.machine import Announcement, Attempt, Proposal, StartProgress, everybody, quorum_study
 from quietmean.node.storage import Store
 from quietmean.randomness import Encapsulated
 
@@ -64,7 +64,11 @@ class Started:
 
     def place(self, party: PartyId) -> PartyId | None:
         """The index of a party of the roster in the members; None for who is not in."""
-        return self.members.index(party) if party in self.members else None
+        return self._places.get(party)
+
+    @cached_property
+    def _places(self) -> dict[PartyId, PartyId]:
+        return {member: index for index, member in enumerate(self.members)}
 
 
 class Pairing:
@@ -206,18 +210,15 @@ def to_frames(announcement: Announcement, parties: int, encapsulated: bytes = b"
         yield Start(0, *inside, tuple(part), announcement.bound, encapsulated)
 
 
+# Parties of one process hear the same frame, one after the other.
+@lru_cache(maxsize=16)
 def from_frame(frame: Start, parties: int) -> Announcement:
     """What a frame says, of a party of so many."""
     if frame.attempt == 0:
         return Announcement()
-    members = frozenset(frame.members) if frame.members else _everybody(parties)
+    members = frozenset(frame.members) if frame.members else everybody(parties)
     proposal = Proposal(frame.attempt, members, frame.signature)
     return Announcement(proposal, frame.commit, {opening.party: _opening(opening) for opening in frame.openings}, frame.bound)
-
-
-@lru_cache(maxsize=4)
-def _everybody(parties: int) -> frozenset[PartyId]:
-    return frozenset(range(parties))
 
 
 class RosterSignatures:

@@ -20,7 +20,7 @@ A party that hands in one file keeps ledger, register and keys instead: :mod:`qu
 member of a committee has what it took in a file before it lists it, and the opened sum in another before the state that has it.
 """
 
-from quietmean.node.storage.database import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
+from quietmean.node.storage.database import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Lasting, Outgoing, input_digest
 from quietmean.node.storage.housekeeping import (
     LAST,
     ROUND,
@@ -41,6 +41,7 @@ __all__ = [
     "PENDING",
     "ROUND",
     "ClosedRound",
+    "Lasting",
     "Outgoing",
     "Store",
     "empty",

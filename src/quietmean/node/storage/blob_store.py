@@ -30,10 +30,10 @@ _ZEROS = bytes(_SLOT)
 class BlobStore:
     """Byte strings by token. Free slots are reused; :meth:`wipe` overwrites those that are still free."""
 
-    def __init__(self, path: Path, passing: bool = False) -> None:
-        """``passing``: see :class:`~quietmean.node.storage.database.StoreDatabase`."""
+    def __init__(self, path: Path, *, lasts: bool = True, large: float = LARGE) -> None:
+        """``lasts``: whether it outlives a power cut; ``large``: bytes from which on content is in the file."""
         self._path = path
-        self._passing = passing
+        self._lasts, self._large = lasts, large
         self._file = -1
         self._free: set[int] = set()
         # Slots that hold something not public, free ones included.
@@ -59,7 +59,7 @@ class BlobStore:
 
     def put(self, content: Payload, public: bool = False) -> bytes:
         """The token under which ``content`` is found again; it is durable after :meth:`sync`. What is public is not wiped."""
-        if len(content) < LARGE:
+        if len(content) < self._large:
             return _SMALL_TAG + content
         if self._file < 0:
             self._open_file()
@@ -102,7 +102,7 @@ class BlobStore:
 
     def sync(self) -> None:
         """Make the strings durable: to be called before the transaction that names new tokens commits."""
-        if self._dirty and not self._passing:
+        if self._dirty and self._lasts:
             sync_data(self._file)
             if not self._named:
                 sync_folder(self._path.parent)

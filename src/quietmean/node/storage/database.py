@@ -6,8 +6,10 @@ Beside values it keeps logs, the site's audit log, votes at the gate, and secret
 from __future__ import annotations
 
 import contextlib
+import enum
 import hashlib
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +26,7 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.core.portability import open_private, sync_folder, write_log_anew
 from quietmean.node.net import Payload, encode_vector
 from quietmean.node.phase import Phase
-from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
+from quietmean.node.storage.blob_store import LARGE, LARGE_TAG, BlobStore
 from quietmean.node.storage.housekeeping import require_store
 from quietmean.randomness import Encapsulated, Seed
 
@@ -49,6 +51,16 @@ CREATE TABLE seen (phase INTEGER, round INTEGER, sender INTEGER, PRIMARY KEY (ph
 """
 
 
+class Lasting(enum.Enum):
+    """What a store outlives: a power cut, its process and no power cut, or nothing: then it is in memory, and what only a
+    process after this one would read is not written at all.
+    """
+
+    POWER = "power"
+    PROCESS = "process"
+    NOTHING = "nothing"
+
+
 class StoreDatabase:
     """Locked by this process. Raises :class:`InputError` if the file cannot be opened, is in use, or is something else.
 
@@ -56,11 +68,13 @@ class StoreDatabase:
     on the disk or not.
     """
 
-    def __init__(self, path: Path, passing: bool = False) -> None:
-        """``passing``: what is in it need not outlive this machine's power, only this process."""
+    def __init__(self, path: Path, lasting: Lasting = Lasting.POWER) -> None:
         self._path = path
-        self._passing = passing
-        require_store(path)
+        self._lasting = lasting
+        # Whether a process after this one may read it.
+        self.is_read_again = lasting is not Lasting.NOTHING
+        if self.is_read_again:
+            require_store(path)
         self._outage: StorageError | None = None
         self._was_written = path.exists() and path.stat().st_size > 0
         self._open()
@@ -78,22 +92,29 @@ class StoreDatabase:
     def reopen(self) -> None:
         """Open the store again after an outage: what is on the disk counts, as for a new process.
 
-        Raises :class:`StorageError` if it has not ended.
+        Raises :class:`StorageError` if it has not ended; what was in memory is lost with it.
         """
+        if not self.is_read_again:
+            raise self._outage or StorageError(f"store {self._path} was in memory and is lost. Begin the study anew.")
         self.close()
         self._outage = None
         self._open()
 
     def _open(self) -> None:
-        self._blobs = BlobStore(self._path.with_name(self._path.name + ".vectors"), self._passing)
+        self._blobs = BlobStore(
+            self._path.with_name(self._path.name + ".vectors"),
+            lasts=self._lasting is Lasting.POWER,
+            large=LARGE if self.is_read_again else math.inf,
+        )
         self._database = self._connected()
         with self.usable():
             self._prepare()
-            self._blobs.open(self._tokens())
+            if self.is_read_again:
+                self._blobs.open(self._tokens())
 
     def _connected(self) -> sqlite3.Connection:
         try:
-            return _connect(self._path)
+            return _connect(self._path) if self.is_read_again else sqlite3.connect(":memory:", isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             if (outage := self._outage_in(error)) is not None:
                 raise outage from None
@@ -149,11 +170,12 @@ class StoreDatabase:
 
     def _prepare(self) -> None:
         # Exclusive: a second process on the same store must fail at once, not corrupt the store.
-        synchronous = "OFF" if self._passing else "FULL"
+        lasts = self._lasting is Lasting.POWER
+        synchronous = "FULL" if lasts else "OFF"
         for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", f"synchronous = {synchronous}", "secure_delete = ON"):
             self._database.execute(f"PRAGMA {setting}").fetchall()
         version = self._one("PRAGMA user_version")[0]
-        if not self._passing:
+        if lasts:
             write_log_anew(self._path)
         if version == 0:
             tables = "".join(f"{statement};" for statement in _TABLES.split(";") if statement.strip())
@@ -163,11 +185,15 @@ class StoreDatabase:
                 f"store {self._path} has schema version {version}, this version of quietmean knows {SCHEMA}. Finish it with the "
                 "release that made it."
             )
-        if not self._passing:
+        if lasts:
             sync_folder(self._path.parent)
 
+    def _transaction(self) -> AbstractContextManager[None]:
+        """The context of one change, which is kept whole when it is left."""
+        return self._kept() if self.is_read_again else contextlib.nullcontext()
+
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _kept(self) -> Iterator[None]:
         with self._on_disk():
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -196,6 +222,8 @@ class StoreDatabase:
     def _empty_journal(self) -> None:
         # Deleted rows are overwritten (secure_delete). Copies may be left where pages were rearranged, hence the file is written
         # anew from what is still in it; and in the write-ahead log, which has the old pages.
+        if not self.is_read_again:
+            return
         with self._on_disk():
             self._database.execute("VACUUM")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -294,7 +322,7 @@ class KeptBesideValues(StoreDatabase):
 
     def save_log(self, party: PartyId, log: bytes, gossip: bytes) -> None:
         """A party's final log, and the gossiped logs that came with it; both encoded. Ignored once the result is stored."""
-        if self._fact("result") is None:
+        if self.is_read_again and self._fact("result") is None:
             with self._transaction():
                 self._database.execute("INSERT OR REPLACE INTO final_log VALUES (?, ?, ?)", (party, log, gossip))
 

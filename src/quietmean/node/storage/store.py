@@ -7,6 +7,7 @@ beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are d
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -24,22 +25,22 @@ from quietmean.node.storage.database import (
     PENDING,
     ClosedRound,
     KeptBesideValues,
+    Lasting,
     Outgoing,
     StoreDatabase,
     input_digest,
 )
 from quietmean.randomness import Seed
 
-# The first byte of a token of kept bytes: are they in it, or in the table?
-_INLINE, _BY_TOKEN = b"\0", b"\1"
-_SHORT = 64
+# The first byte of a token of kept bytes: are they in it, as short ones are, or in the table?
+_INLINE, _BY_TOKEN, _SHORT = b"\0", b"\1", 64
 
 
 class Store(KeptBesideValues):
     """The durable store of one party in one study; use :meth:`open`."""
 
-    def __init__(self, path: Path, dimension: int, grid: float, passing: bool = False) -> None:
-        super().__init__(path, passing)
+    def __init__(self, path: Path, dimension: int, grid: float, lasting: Lasting = Lasting.POWER) -> None:
+        super().__init__(path, lasting)
         self._owned = False
         self._dimension = dimension
         self._codec = VectorCodec(dimension, grid)
@@ -57,16 +58,16 @@ class Store(KeptBesideValues):
         fresh: Callable[[], Seed] = Seed.from_os,
         owner: Seed | None = None,
         grid: float = 0.0,
-        passing: bool = False,
+        lasting: Lasting = Lasting.POWER,
     ) -> Self:
         """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else.
 
         ``value``: the party's private vector, shape (d,); only a keyed digest of it and of ``weight`` is stored.
         ``fresh`` gives the seed and the nonce of a new store. ``owner``: a secret of the party that is not in the store, so that
         other data are noticed even after the end, when the store's own secrets are gone; without it they are not, from then on.
-        ``grid``: that of the plan. ``passing``: see :class:`~quietmean.node.storage.database.StoreDatabase`.
+        ``grid``: that of the plan.
         """
-        store = cls(path, int(np.size(value)), grid, passing)
+        store = cls(path, int(np.size(value)), grid, lasting)
         with store.usable():
             store._owned = owner is not None
             store._check_owner(path, study, value, weight, fresh, owner)
@@ -183,6 +184,8 @@ class Store(KeptBesideValues):
 
     def _dump(self, phase: int, state: Any) -> bytes:
         """The state; what it keeps is written if it is not there, and deleted if it is not kept any more."""
+        if not self.is_read_again:
+            return b""
         tokens: set[bytes] = set()
 
         def keep(kept: StableBytes) -> bytes:
@@ -241,9 +244,7 @@ class Store(KeptBesideValues):
                 "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)",
                 (phase, step.state.round, self._blobs.put(self._dump(phase, step.state), _is_public(phase))),
             )
-            for number, message in enumerate(step.send):
-                outgoing = self._send(phase, number, message)
-                sent.setdefault((phase, message.round), {}).update(dict.fromkeys(message.recipients, outgoing))
+            self._send(phase, step.send, sent)
             if step.release is not None:
                 token = self._blobs.put(self._codec.encode(step.release.vector), public=not withheld)
                 released = (phase, token, step.release.weight)
@@ -273,21 +274,25 @@ class Store(KeptBesideValues):
     def _wipe_messages(self, phase: int, last_round: int) -> None:
         """Delete what was sent up to a closed round, except shares that may still have to be settled."""
         self._database.execute(
-            """DELETE FROM message WHERE phase = ? AND round <= ? AND NOT EXISTS (
-                 SELECT 1 FROM outbox WHERE outbox.phase = message.phase AND outbox.round = message.round
-                 AND outbox.number = message.number AND (status = ? OR (status = ? AND settled IS NULL)))""",
+            """DELETE FROM message WHERE phase = ?1 AND round <= ?2 AND (round, number) NOT IN (
+                 SELECT round, number FROM outbox WHERE phase = ?1 AND round <= ?2
+                 AND (status = ?3 OR (status = ?4 AND settled IS NULL)))""",
             (phase, last_round, IN_DOUBT, COMMITTED),
         )
 
-    def _send(self, phase: int, number: int, message: Message) -> Outgoing:
-        key, vector = (phase, message.round), self._codec.encode(message.vector)
-        tokens = (self._blobs.put(part, _is_public(phase)) for part in (vector, message.content))
-        self._database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, message.weight, *tokens))
-        self._database.executemany(
-            "INSERT INTO outbox (phase, round, receiver, number, status) VALUES (?, ?, ?, ?, ?)",
-            [(*key, receiver, number, PENDING) for receiver in message.recipients],
-        )
-        return self._outgoing(vector, message.content, message.weight)
+    def _send(self, phase: int, messages: Sequence[Message], sent: dict[tuple[int, int], dict[PartyId, Outgoing]]) -> None:
+        """Write what is sent, and put it into ``sent`` by (phase, round) and receiver."""
+        rows, receivers = list[tuple[object, ...]](), list[tuple[object, ...]]()
+        for number, message in enumerate(messages):
+            key, vector = (phase, message.round), self._codec.encode(message.vector)
+            # A share that was kept here and used there is read again in this process, too.
+            tokens = (self._blobs.put(part, _is_public(phase)) for part in (vector, message.content))
+            rows.append((*key, number, message.weight, *tokens))
+            receivers += [(*key, receiver, number, PENDING) for receiver in message.recipients]
+            outgoing = self._outgoing(vector, message.content, message.weight)
+            sent.setdefault(key, {}).update(dict.fromkeys(message.recipients, outgoing))
+        self._database.executemany("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, NULL)", receivers)
 
     def outgoing(self, phase: int, round_: int) -> dict[PartyId, Outgoing]:
         """The message of the round in progress for each receiver."""
@@ -338,13 +343,14 @@ class Store(KeptBesideValues):
 
         ``encoded``: the vector's bytes as received, which are stored; ``gossip``: the logs that came with it, encoded.
         """
-        with self._transaction():
-            if gossip:
-                self._database.execute("INSERT OR REPLACE INTO reported VALUES (?, ?)", (message.sender, gossip))
-            tokens = (self._blobs.put(part, _is_public(phase)) for part in (encoded, message.content))
-            self._database.execute(
-                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", (phase, message.round, message.sender, message.weight, *tokens)
-            )
+        if self.is_read_again:
+            with self._transaction():
+                if gossip:
+                    self._database.execute("INSERT OR REPLACE INTO reported VALUES (?, ?)", (message.sender, gossip))
+                tokens = (self._blobs.put(part, _is_public(phase)) for part in (encoded, message.content))
+                self._database.execute(
+                    "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", (phase, message.round, message.sender, message.weight, *tokens)
+                )
         self._arrived.setdefault((phase, message.round), {})[message.sender] = message
 
     def forget(self, phase: int, round_: int, sender: PartyId) -> None:
@@ -400,14 +406,13 @@ class Store(KeptBesideValues):
 
     def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """The messages that were taken in, as (round, sender)."""
-        query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
-        return tuple((row[0], row[1]) for row in self._rows(query, phase))
+        arrived = (((round_, sender) for sender in senders) for (at, round_), senders in self._arrived.items() if at == phase)
+        return tuple(sorted(itertools.chain.from_iterable(arrived)))
 
     def seen_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """The messages that were handed to this party and not taken in, as (round, sender)."""
-        query = """SELECT round, sender FROM seen WHERE phase = ?1
-                   EXCEPT SELECT round, sender FROM inbox WHERE phase = ?1 ORDER BY round, sender"""
-        return tuple((row[0], row[1]) for row in self._rows(query, phase))
+        rows = self._rows("SELECT round, sender FROM seen WHERE phase = ? ORDER BY round, sender", phase)
+        return tuple((round_, sender) for round_, sender in rows if not self.has_accepted(phase, round_, sender))
 
     def taken_back(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
         """The cancelled messages that are COMMITTED and not settled, or IN_DOUBT, as (phase, round, receiver)."""
