@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import re
 import time
@@ -22,10 +23,13 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.site_options import SiteOptions
 from quietmean.drop import DropBox
 from quietmean.drop.box import Dropped, WholeContribution
-from quietmean.node.net import Identity, Purpose
+from quietmean.node.committee import IdentitySigner
+from quietmean.node.net import Identity, Purpose, public_key_bytes
 from quietmean.protocols.committee.contribution import read_whole
+from quietmean.protocols.committee.keys import Kind
 from quietmean.protocols.committee.lists import DropChain
-from quietmean.protocols.committee.result import check_result, read_result
+from quietmean.protocols.committee.result import Result, check_result, read_result
+from quietmean.protocols.committee.voting import MemberSum
 from quietmean.studies.agreement.contribution import DropLog, DropPlace, DropReceipt, session_of
 from quietmean.studies.agreement.signed import Signed, signed_in
 from quietmean.studies.outcome.dropped import DropFiles, Verdict
@@ -314,6 +318,7 @@ def test_a_page_takes_nothing_that_was_not_signed_so(day: Day) -> None:
     ]
     results = [*map(msgspec.msgpack.encode, others), b"", result[:-1], result + b"\0", b"\xc1" + result, b"\xc0"]
     changes += [usual | {"result": changed.hex()} for changed in results]
+    changes += [usual | {"result": elsewhere_signed(day, result).hex()}, usual | {"logs": [short_log(day, log)]}]
     (right, *found) = asked([usual, *changes])
     assert right["answer"]["verdict"] == Verdict.COUNTED
     refused = re.compile("was changed on the way|of another study|Too few members")
@@ -322,6 +327,29 @@ def test_a_page_takes_nothing_that_was_not_signed_so(day: Day) -> None:
     different = [change for change, one, other in zip(changes, taken, expected, strict=True) if one != other]
     assert [(key, value) for each in different for key, value in each.items() if value != usual[key]] == []
     assert 0 < sum(taken) < 6 < 100 < len(changes)
+
+
+def elsewhere_signed(day: Day, result: bytes) -> bytes:
+    """The same result as of another study of the same members, who signed it."""
+    study = day.study
+    members = {public_key_bytes(study.identities[name].public_key): IdentitySigner(study.identities[name]) for name in MEMBERS}
+    session, one = session_of(study.sealed, study.plan), msgspec.msgpack.decode(result, type=Result)
+    other = msgspec.structs.replace(one, session=b"o" * 32)
+    sums = []
+    for sent in one.sums:
+        content = msgspec.msgpack.encode([other.session, other.digest, hashlib.sha256(sent.share).digest()])
+        signature = members[session.raw_members[sent.member]].sign(Kind.SUM, content)
+        sums.append(MemberSum(sent.member, other.digest, sent.share, signature))
+    return msgspec.structs.replace(other, sums=tuple(sums)).to_bytes()
+
+
+def short_log(day: Day, log: bytes) -> str:
+    """A log whose last digest is cut off, with the head that follows from it."""
+    session, body = session_of(day.study.sealed, day.study.plan), json.loads(json.loads(log)["body"])
+    raw = base64.b64decode(body["digests"])[:-1]
+    head = DropChain.of(session, [raw[begin : begin + 32] for begin in range(0, len(raw), 32)]).head.hex()
+    changed = body | {"digests": base64.b64encode(raw).decode(), "head": head}
+    return Signed.sign(Purpose.COMMITTEE_LOG, changed, day.study.identities["m1"]).to_file().decode()
 
 
 def is_taken(day: Day, change: dict[str, Any]) -> bool:
@@ -350,6 +378,8 @@ def spoilt(content: bytes, signer: Identity) -> Iterator[str]:
         yield json.dumps({key: other for key, other in file.items() if key != name})
         yield json.dumps(file | {name: value[:-2] + ("AA" if value[-2:] != "AA" else "BB")})
     yield json.dumps(file | {"more": 1})
+    # The same bytes in another spelling: the last digit has bits that no byte uses.
+    yield json.dumps(file | {"signature": file["signature"][:-3] + chr(ord(file["signature"][-3]) + 1) + "=="})
     changes: list[Any] = [{key: other for key, other in body.items() if key != name} for name in body]
     for name, value in body.items():
         changes += [body | {name: other} for other in (*_OTHERS, f"{value} ")]
