@@ -46,6 +46,20 @@ export async function answering(folder) {
       const made = await form.contribution(studyOf(study), vector, fromHex(seed), voucherOf(voucher), randomOf(random));
       return [toHex(made), toHex(await form.headerDigest(made))];
     },
+    // In a browser that lacks one kind of keys, or everything.
+    probe: async ({ without }) => {
+      const { subtle } = crypto;
+      const importKey = (...given) => {
+        if (given[2] === without) throw new DOMException("Unrecognized name.", "NotSupportedError");
+        return subtle.importKey(...given);
+      };
+      const others = { exportKey: subtle.exportKey.bind(subtle), deriveBits: subtle.deriveBits.bind(subtle) };
+      const value = without === "everything" ? undefined : { ...others, importKey };
+      Object.defineProperty(crypto, "subtle", { value, configurable: true });
+      const can = await form.canSeal();
+      delete crypto.subtle;
+      return can;
+    },
     // Seconds of each of so many contributions, one after the other.
     measure: async ({ study, vector, voucher, times }) => {
       const seconds = [];

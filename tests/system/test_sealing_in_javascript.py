@@ -233,6 +233,11 @@ def test_what_is_no_vector_of_the_study_is_refused(vector: list[Any]) -> None:
     assert "do not give what this study adds up" in found["error"]
 
 
+def test_a_browser_that_cannot_seal_is_known_before_anything_is_entered() -> None:
+    questions = [{"call": "probe", "without": what} for what in ("nothing", "X25519", "Ed25519", "everything", "nothing")]
+    assert answers_of(questions) == [True, False, False, False, True]
+
+
 # --- vouchers ---
 
 

@@ -5,7 +5,7 @@
 // numbers one polynomial has, and whether ranges are checked, all as the plan has them; the registrar's public line and the
 // invitation's digest (hexadecimal), which vouchers.js needs; and the encoding program, parsed.
 import { freshBytes, joined, sha256, utf8 } from "./bytes.js";
-import { RANDOM_OF_SEALING, sealed } from "./hpke.js";
+import { exchanged, RANDOM_OF_SEALING, sealed } from "./hpke.js";
 import { Double, messagePack } from "./msgpack.js";
 import { bitsOf, dealt, dealtMasks } from "./sharing.js";
 import { derived, SEED_BYTES } from "./streams.js";
@@ -47,6 +47,17 @@ export async function contribution(study, vector, seed, voucher, random = freshB
   const header = messagePack([...front, joined(...digests)]);
   const signature = await signed(voucher.secret, "committee contribution", header);
   return joined(MAGIC, littleEndian([header.length]), header, signature, voucher.admission, ...ciphertexts);
+}
+
+// Whether this browser has all that sealing needs: X25519 and Ed25519 are young, and a page without https has neither.
+export async function canSeal() {
+  try {
+    const secret = freshBytes(SEED_BYTES);
+    await Promise.all([publicKeyOf(secret), exchanged(secret)]);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 // The digest by which members, receipts and results name a file.

@@ -17,7 +17,8 @@ export const ED25519_KIND = 0x70;
 // The form in which browsers take a private key of 32 bytes.
 export const pkcs8 = (kind, secret) => joined(fromHex("302e020100300506032b65"), [kind], fromHex("04220420"), secret);
 
-async function exchanged(secret, point) {
+// X25519 of a private key, 32 bytes, with a public one; by default with the base point, which gives the public key.
+export async function exchanged(secret, point = BASE_POINT) {
   const own = await crypto.subtle.importKey("pkcs8", pkcs8(X25519_KIND, secret), "X25519", false, ["deriveBits"]);
   const other = await crypto.subtle.importKey("raw", point, "X25519", false, []);
   return new Uint8Array(await crypto.subtle.deriveBits({ name: "X25519", public: other }, own, 256));
@@ -28,7 +29,7 @@ export async function xwing(key, random) {
   const [kemKey, point] = [key.subarray(0, KEM_KEY_BYTES), key.subarray(KEM_KEY_BYTES)];
   const { secret, ciphertext } = encapsulated(kemKey, random.subarray(0, 32));
   const own = random.subarray(32);
-  const [ephemeral, shared] = await Promise.all([exchanged(own, BASE_POINT), exchanged(own, point)]);
+  const [ephemeral, shared] = await Promise.all([exchanged(own), exchanged(own, point)]);
   const combined = sha3of256(joined(secret, shared, ephemeral, point, XWING_LABEL));
   return { secret: combined, ciphertext: joined(ciphertext, ephemeral) };
 }
