@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-real-data test-spark test-docs-wheel r browser chaos lint types types-win32 types-darwin imports sentences bench bench-all bench-flower pages sbom audit release image docs docs-search man clean
+.PHONY: demo demo-survival demo-survey demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-real-data test-spark test-docs-wheel r browser chaos lint types types-win32 types-darwin imports sentences bench bench-all bench-flower pages sbom audit release image docs docs-search man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -27,6 +27,17 @@ demo-survival: .venv/examples.stamp
 	  "group-means(age in 20..90, by=hormone)" "group-means(tumour in 0..80, by=hormone)" \
 	  --epsilon 6 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/survival/run
 	@echo "Open $(DEMO)/survival/run/report.html in a browser."
+
+# Do women earn less in the same job? 60 firms, 6 000 people, a committee of 5. With unit party there would be 60 numbers under the
+# same noise, and no gap to see.
+JOBS := assistant skilled specialist manager
+demo-survey: .venv/examples.stamp
+	@rm -rf $(DEMO)/survey
+	@$(BIN)/python examples/wage_survey.py $(DEMO)/survey/wages.csv
+	$(BIN)/quietmean run $(DEMO)/survey/wages.csv --party-column firm --committee 5 --epsilon 2 \
+	  "job in {assistant, skilled, specialist, manager}" "sex in {woman, man}" "pay in 0..150000" \
+	  $(foreach job,$(JOBS),"group-means(pay, by=sex, where=job == '$(job)')") --out $(DEMO)/survey/run
+	@echo "Open $(DEMO)/survey/run/report.html in a browser."
 
 # Who goes to the doctor how often, and does paying oneself keep people away? 20 sites, 20 190 person-years.
 demo-table-1: .venv/examples.stamp

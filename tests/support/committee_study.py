@@ -36,7 +36,8 @@ class CommitteeStudy:
     def __post_init__(self) -> None:
         committee = {"members": len(self.members), "contribute_by": soon(), "grace": 0.0, **self.committee}
         general = {"name": "wages", "unit": "party", "epsilon": 8.0, "accept_wide": True, **self.fields}
-        study = StudyTerms.parse({"column": COLUMN, "committee": committee, **general})
+        asked = {} if "ask" in general else {"column": COLUMN}
+        study = StudyTerms.parse({**asked, "committee": committee, **general})
         self.identities = {name: Identity.generate() for name in (*self.members, *self.contributors)}
         convener = self.identities[self.members[0]]
         self.invitation = Invitation.make(study, convener)

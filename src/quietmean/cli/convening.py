@@ -33,6 +33,7 @@ from quietmean.studies.outcome.feasible import needs_addresses, require_in_gener
 from quietmean.studies.party import PartyContext, start_request
 from quietmean.studies.party import own_keys as find_own_keys
 from quietmean.studies.party.approval import fingerprint
+from quietmean.studies.party.handing_in import require_drop
 
 
 def invite_command(
@@ -103,6 +104,8 @@ _LARGEST_LIST = 1 << 27
 
 def vouchers_command(
     invitation: Path,
+    page: str = "",
+    /,
     *,
     key: Path = Path("quietmean.key"),
     number: int | None = None,
@@ -121,6 +124,9 @@ def vouchers_command(
     ----------
     invitation
         The invitation to the study. It says how many vouchers there are, and who makes them.
+    page
+        The address of the study's page, from quietmean study form. Then links.csv in --out has a link for each voucher. Send each
+        link over a private channel.
     key
         The registrar's private key.
     number
@@ -134,7 +140,7 @@ def vouchers_command(
     folder
         Where to write the vouchers. Default: INVITATION.vouchers.
     qr
-        Also write a QR code of each voucher (SVG), to print in letters. It is as secret as the voucher.
+        Also write a QR code of each voucher (SVG), or of its link, to print in letters. It is as secret as the voucher.
     json
         One JSON document on standard output.
     """
@@ -149,8 +155,8 @@ def vouchers_command(
     place = folder or invitation.with_suffix(".vouchers")
     there = _there(place, invitation_terms.digest)
     if own_keys is None:
-        others = sum(name.startswith("own-") for name in there)
-        vouchers = registrar.make(registrar.number - others if number is None else number, weight)
+        of_own_keys = sum(name.startswith("own-") for name in there)
+        vouchers = registrar.make(registrar.number - of_own_keys if number is None else number, weight)
     else:
         vouchers = registrar.certify(_keys_in(own_keys), weight)
     count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in vouchers.vouchers.values()})
@@ -159,20 +165,24 @@ def vouchers_command(
             f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has {registrar.number}"
             ". Make no more, members do not take them."
         )
+    links = _links(page, vouchers.fragments) if page else {}
     outputs = {Output(place / name, "the voucher", private=True): content for name, content in vouchers.files.items()}
-    pictures = {
-        Output(place / f"{name}.svg", "the QR code", private=True, ends=(".svg",)): _qr(content)
+    others = {
+        Output(place / f"{name}.svg", "the QR code", private=True, ends=(".svg",)): _qr(links.get(name, "").encode() or content)
         for name, content in vouchers.files.items()
         if qr
     }
-    outputs |= pictures
+    if links:
+        table = "".join(f"{name},{link}\n" for name, link in {"voucher": "link", **links}.items())
+        others[Output(place / "links.csv", "the links", private=True, ends=(".csv",))] = table.encode()
+    outputs |= others
     make_folder(place)
     for planned, content in outputs.items():
         planned.require_free(content)
     for planned, content in outputs.items():
         planned.write(content)
     if json:
-        names = [str(output.path) for output in outputs if output not in pictures]
+        names = [str(output.path) for output in outputs if output not in others]
         print_json(
             {"vouchers": names, "registrar": registrar.public_key, "invitation": invitation_terms.digest, "of": registrar.number}
         )
@@ -186,6 +196,14 @@ def vouchers_command(
     print_lines(
         [made, *rows([ShortFact("by", registrar.public_key), ShortFact("for", invitation_terms.digest)]), *indented("Hand", to)]
     )
+
+
+def _links(page: str, fragments: dict[str, str]) -> dict[str, str]:
+    """The links to a page, by the names of vouchers. Raises :class:`InputError` for no address of a page."""
+    require_drop(page)
+    if not fragments:
+        raise InputError("a link holds a key that this registrar made, and --own-keys has others. Leave the page out.")
+    return {name: f"{page}#{fragment}" for name, fragment in fragments.items()}
 
 
 def _qr(content: bytes) -> bytes:

@@ -141,6 +141,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "study invite": ("convening", "Invite parties: one signed file, or a line of text."),
         "study vouchers": ("convening", "Make vouchers that admit unnamed contributors."),
         "study seal": ("convening", "Make the signed study from all entries."),
+        "study form": ("forms", "Make a page with which browsers contribute."),
         "study start": ("convening", "Start now, with the parties that are connected."),
         "study combine": ("by_file", "Add up the contributions to a study by file."),
     },

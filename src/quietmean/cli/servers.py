@@ -32,7 +32,7 @@ from quietmean.node.relay import (
 from quietmean.node.tunnel import is_loopback
 from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.sealed import Sealed, sealed_with_committee
-from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.signed import is_signed_document, read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.outcome.feasible import feasible_sealed
 
@@ -67,15 +67,36 @@ def shown_entrance(host: str, port: int) -> str:
     return format_address((host or "0.0.0.0", port))  # noqa: S104
 
 
-def require_both(certificate: Path | None, private_key: Path | None) -> None:
-    """Raises :class:`InputError` for one without the other."""
-    if (certificate is None) != (private_key is None):
-        raise InputError("a certificate and its private key go together. Give both --certificate and --private-key, or neither.")
-
-
 def on_loopback(host: str) -> bool:
     """Whether only this machine reaches who listens there; not at all addresses, the empty ``host``."""
     return bool(host) and is_loopback(host)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TlsOptions:
+    """By what a server is known to those who connect.
+
+    Parameters
+    ----------
+    certificate
+        The certificate of this host, with its chain (PEM), from an authority that others' machines trust. Without it, the server
+        uses no TLS: only on a loopback address, or behind a server that provides TLS.
+    private_key
+        The certificate's private key (PEM), without a passphrase.
+    """
+
+    certificate: Path | None = None
+    private_key: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, Path] | None:
+        """Certificate and key, or neither. Raises :class:`InputError` for one without the other."""
+        if (self.certificate is None) != (self.private_key is None):
+            raise InputError(
+                "a certificate and its private key go together. Give both --certificate and --private-key, or neither."
+            )
+        return None if self.certificate is None or self.private_key is None else (self.certificate, self.private_key)
 
 
 @Parameter(name="*")
@@ -104,8 +125,7 @@ class LimitOptions:
 def relay_command(
     *,
     listen: str,
-    certificate: Path | None = None,
-    private_key: Path | None = None,
+    by: TlsOptions = TlsOptions(),
     admit: list[Path] | None = None,
     name: list[str] | None = None,
     limit: LimitOptions = LimitOptions(),
@@ -121,11 +141,6 @@ def relay_command(
     ----------
     listen
         HOST:PORT to listen on, or :PORT for all addresses of this machine.
-    certificate
-        The certificate of this relay's host, with its chain (PEM), from an authority that the parties' machines trust. Without
-        it, the relay uses no TLS: only on a loopback address, or behind a server that provides TLS.
-    private_key
-        The certificate's private key (PEM), without a passphrase.
     admit
         Whom the relay serves; repeat for several. A signed study or a roster admits its parties, in that study. A file with one
         public key a line admits their owners, in any study. Default: nobody; on a loopback address, everybody.
@@ -142,10 +157,10 @@ def relay_command(
             f"{limit.pairs} pairs and {limit.connections} connections. Choose 1 pair or more, and two connections for each "
             "or more."
         )
-    require_both(certificate, private_key)
+    files = by.files
     host, port = parse_entrance(listen)
     admission = _admission(admit or [], host)
-    tls = None if certificate is None or private_key is None else outer_tls(certificate, private_key)
+    tls = None if files is None else outer_tls(*files)
     possible = connections_possible(limit.connections)
     if possible < limit.connections:
         warn(
@@ -232,13 +247,14 @@ class DropLimitOptions:
 
 
 def drop_command(
+    page: Path | None = None,
+    /,
     *,
     study: Path,
     listen: str,
     folder: Path,
     key: Path = Path("quietmean.key"),
-    certificate: Path | None = None,
-    private_key: Path | None = None,
+    by: TlsOptions = TlsOptions(),
     limit: DropLimitOptions = DropLimitOptions(),
     json: bool = False,
 ) -> None:
@@ -250,6 +266,8 @@ def drop_command(
 
     Parameters
     ----------
+    page
+        A page for browsers, from quietmean study form. It is then served at this address.
     study
         The signed study.
     listen
@@ -258,11 +276,6 @@ def drop_command(
         The folder for contributions, as for quietmean join --contributions. It is created if it does not exist.
     key
         The private key with which receipts are signed, from quietmean key new.
-    certificate
-        The certificate of this host, with its chain (PEM), from an authority that contributors' machines trust. Without it, the
-        drop uses plain HTTP: only on a loopback address, or behind a server that provides TLS.
-    private_key
-        The certificate's private key (PEM), without a passphrase.
     json
         One JSON document on standard output, once it listens.
     """
@@ -274,17 +287,16 @@ def drop_command(
         raise InputError("--rate and --stalled are a number of contributions and of seconds. Choose numbers above 0.")
     if not 1 <= limit.connections <= 1_000_000:
         raise InputError(f"{limit.connections} connections. Choose 1 or more with --connections.")
-    require_both(certificate, private_key)
+    tls = by.files
     host, port = parse_entrance(listen)
     sealed = sealed_with_committee(study)
     if sealed is None or sealed.study.committee is None:
         raise InputError(f"{study} is not a sealed study with a committee. Give one, others have no contributions to drop.")
     Distrusted().refuse(sealed.holders())
+    served = None if page is None else _served(page)
     identity = load_identity(key)
-    tls = None
-    if certificate is not None and private_key is not None:
-        outer_tls(certificate, private_key)
-        tls = certificate, private_key
+    if tls is not None:
+        outer_tls(*tls)
     elif not on_loopback(host):
         warn("it has no certificate, and contributors speak TLS to it: a server that ends TLS has to stand in front")
     with progress("calibrating the noise"):
@@ -298,8 +310,19 @@ def drop_command(
         tell_listening(json, about, f"drop: listening on {where}, with {stored}; receipts are by {identity.public_key}")
 
     try:
-        drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits)
+        drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits, page=served)
         asyncio.run(serve(DropServer(drop, (host, port), tls), ready))
         note(f"drop: ended; {count_of(len(box), 'contribution')} in {folder}")
     finally:
         box.close()
+
+
+def _served(page: Path) -> tuple[bytes, str]:
+    """A page and its policy. Raises :class:`InputError` for a file that is none."""
+    from quietmean.form import FormPage
+
+    try:
+        form = FormPage.of_file(read_bounded(page))
+    except InputError as error:
+        raise InputError(f"{page}: {error}") from None
+    return form.content, form.policy

@@ -12,6 +12,8 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -28,6 +30,8 @@ from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
 
 # Where contributions go.
 PLACE = "/contributions"
+# Of the page: it is shown in no frame, and tells nobody from where it was opened.
+_OF_PAGES = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 # Networks that are remembered before those are forgotten that have sent nothing lately.
 _MANY = 4096
 _Waiting = tuple[WholeContribution, "asyncio.Future[Dropped | ContributionError]"]
@@ -56,7 +60,9 @@ class RefusedError(Exception):
 
 @dataclass(eq=False)
 class Drop:
-    """What answers. ``until``: from then on, in seconds since 1970, nothing new is taken; ``clock`` says when that is."""
+    """What answers. ``until``: from then on, in seconds since 1970, nothing new is taken; ``clock`` says when that is.
+
+    ``page``: which is served to browsers, and the policy that comes with it (Content-Security-Policy)."""
 
     box: DropBox
     session: CommitteeSession
@@ -64,6 +70,7 @@ class Drop:
     until: float
     limits: DropLimits = field(default_factory=DropLimits)
     clock: Callable[[], float] = time.time
+    page: tuple[bytes, str] | None = None
 
     def __post_init__(self) -> None:
         self._largest = largest_file(self.session)
@@ -73,7 +80,14 @@ class Drop:
 
     def app(self) -> Starlette:
         """The web application of the box, for a server."""
-        return Starlette(routes=[Route(PLACE, self.take, methods=["POST"]), Route("/health", self.health)])
+        routes = [Route(PLACE, self.take, methods=["POST"]), Route("/health", self.health)]
+        if self.page is not None:
+            content, policy = self.page
+            headers = {**_OF_PAGES, "Content-Security-Policy": policy}
+            shown = Response(content, media_type="text/html", headers=headers)
+            routes.append(Route("/", lambda request: shown))
+        # A page on a disk may send here, too: no cookie and no password is in any answer.
+        return Starlette(routes=routes, middleware=[Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["POST"])])
 
     async def health(self, request: Request) -> Response:
         """How many contributions are there, and of which study."""

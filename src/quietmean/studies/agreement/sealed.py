@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from quietmean.core.codec import digest
+from quietmean.core.codec import canonical_json
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
@@ -113,7 +114,12 @@ class Sealed:
     @cached_property
     def digest(self) -> str:
         """SHA-256, hexadecimal, of study, parties with all their keys, order of conveners and instance; not of addresses."""
-        return digest({"format": _FORMAT, "invitation": self.invitation.digest, **self._own_fields()})
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def content(self) -> bytes:
+        """The canonical bytes of which :attr:`digest` is the digest."""
+        return canonical_json({"format": _FORMAT, "invitation": self.invitation.digest, **self._own_fields()})
 
     @property
     def terms(self) -> AnyStudy:

@@ -6,6 +6,7 @@ the invitation, so that it can be handed out while members still accept, and sta
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -108,10 +109,12 @@ class MadeVouchers:
     """Vouchers that a registrar made.
 
     ``vouchers`` and the content of their ``files``, by name; of keys that the registrar made these hold the key.
+    ``fragments``: of those, what stands behind # in a link to a study's page; as secret as the file.
     """
 
     vouchers: dict[str, Voucher]
     files: dict[str, bytes] = field(repr=False)
+    fragments: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -149,14 +152,16 @@ class Registrar:
         """
         if not 1 <= number <= self.number:
             raise InputError(f"number is {number}, and the study has {self.number} vouchers. Choose 1 to {self.number}.")
-        vouchers, files = {}, {}
+        vouchers, files, fragments = {}, {}, {}
         for place in range(1, number + 1):
             own = self.own(place)
             name = f"{place:0{len(str(self.number))}}{ENDING}"
             vouchers[name] = self._certified(own.public_key, weight)
             pem = own.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             files[name] = vouchers[name].signed.to_line().encode() + b"\n" + pem
-        return MadeVouchers(vouchers, files)
+            raw = own.private_key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+            fragments[name] = base64.urlsafe_b64encode(raw + vouchers[name].admission.to_bytes()).decode().rstrip("=")
+        return MadeVouchers(vouchers, files, fragments)
 
     def own(self, place: int) -> Identity:
         """The key of a voucher, 1 to ``number``."""

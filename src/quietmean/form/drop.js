@@ -1,0 +1,41 @@
+// Sending a sealed file to a drop: the same file as often as need be.
+import { toHex } from "./bytes.js";
+import { receiptOf } from "./receipts.js";
+
+const LATER = [408, 429, 500, 502, 503, 504];
+const PATIENCE = 120_000;
+
+// {receipt, text} of the drop; {first} where another file with this voucher came before; {later} or {refused} with the reason.
+export async function sent(study, address, file, digest, contributor) {
+  let answer, text;
+  try {
+    answer = await fetch(`${address}/contributions`, {
+      method: "POST", body: file, credentials: "omit", cache: "no-store", redirect: "error",
+      referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE),
+    });
+    text = await answer.text();
+  } catch {
+    return { later: "the server cannot be reached" };
+  }
+  const said = parsed(text);
+  if (LATER.includes(answer.status)) return { later: String(said.error ?? "the server has too much to do") };
+  const given = answer.status === 200 ? text : answer.status === 409 ? String(said.receipt) : null;
+  if (given === null) return { refused: String(said.error ?? `the server answers with ${answer.status}`) };
+  try {
+    const receipt = await receiptOf(study, given);
+    const isOwn = receipt.contributor === contributor;
+    if (isOwn && answer.status === 409 && receipt.place.digest !== toHex(digest)) return { first: receipt, text: given };
+    if (isOwn && receipt.place.digest === toHex(digest)) return { receipt, text: given };
+  } catch {
+    // No receipt at all.
+  }
+  return { later: "the server's receipt is of something else" };
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
+  }
+}

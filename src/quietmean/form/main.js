@@ -1,0 +1,278 @@
+// The page of a survey, and the worker that seals beside it: one script for both.
+import { question } from "./answers.js";
+import { freshBytes, toHex } from "./bytes.js";
+import { canSeal, contribution, headerDigest } from "./contribution.js";
+import { sent } from "./drop.js";
+import { forget, keep, keptOf } from "./kept.js";
+import { numbersOf } from "./program.js";
+import { COUNTED, countedIn, LATE, LEFT_OUT, logOf, MISSING, receiptOf, verdictOn } from "./receipts.js";
+import { checkedStudy } from "./seal.js";
+import { keyLine, publicKeyOf } from "./signatures.js";
+import { derived, unitNumbers } from "./streams.js";
+import { isAdmitted, voucherOf } from "./vouchers.js";
+
+const UNSAFE = "This address is not safe for answers. Open the page by https.";
+const NEEDS = "This browser cannot seal your answers. Use a newer one.";
+
+// From a record's cells to its sealed file: what the worker does, with a new seed for each file.
+async function madeOf({ study, cells, voucher }) {
+  const seed = freshBytes(32);
+  const uniform = await unitNumbers(await derived(seed, "rounding"), study.program.lows.length);
+  const file = await contribution(study, numbersOf(study.program, cells, uniform), seed, voucher);
+  return { file, digest: await headerDigest(file) };
+}
+
+function serve() {
+  self.onmessage = async ({ data }) => {
+    try {
+      self.postMessage(await madeOf(data));
+    } catch (error) {
+      self.postMessage({ error: error.message });
+    }
+  };
+}
+
+function inWorker(script, asked) {
+  const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  const worker = new Worker(address);
+  return new Promise((done, failed) => {
+    worker.onmessage = ({ data }) => (data.error ? failed(new Error(data.error)) : done(data));
+    worker.onerror = () => failed(new Error(NEEDS));
+    worker.postMessage(asked);
+  }).finally(() => {
+    worker.terminate();
+    URL.revokeObjectURL(address);
+  });
+}
+
+const at = (id) => document.getElementById(id);
+const show = (...ids) => ids.forEach((id) => (at(id).hidden = false));
+const hide = (...ids) => ids.forEach((id) => (at(id).hidden = true));
+
+function say(text, isBad = false) {
+  at("state").textContent = text;
+  at("state").classList.toggle("bad", isBad);
+}
+
+function list(id, texts) {
+  at(id).replaceChildren(...texts.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+}
+
+function facts(id, pairs) {
+  const parts = pairs.flatMap(([key, text]) => [["dt", key], ["dd", text]]);
+  at(id).replaceChildren(...parts.map(([name, text]) => Object.assign(document.createElement(name), { textContent: text })));
+}
+
+function offer(id, content, name) {
+  URL.revokeObjectURL(at(id).href);
+  at(id).href = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
+  at(id).download = name;
+}
+
+class Page {
+  constructor(survey, study, script) {
+    Object.assign(this, { survey, study, script });
+    this.session = toHex(study.session);
+    this.questions = study.program.record.columns.map(question);
+    this.address = survey.drop;
+  }
+
+  async start(fragment) {
+    const { about } = this.survey;
+    document.title = about.name;
+    at("title").textContent = about.name;
+    at("by").textContent = about.by;
+    list("learn", about.reads);
+    list("always", about.always);
+    facts("terms", about.terms);
+    at("questions").replaceChildren(...this.questions.map(({ field }) => field));
+    show("reads");
+    this.listen();
+    this.kept = await keptOf(this.session);
+    if (this.kept) await this.resume();
+    else if (Date.now() > this.study.end.getTime()) this.over();
+    else if (fragment) await this.use(fragment);
+    else this.askVoucher("This study asks you to take part. Give your voucher first.");
+  }
+
+  listen() {
+    at("use").onclick = () => this.use(at("voucher").value);
+    at("pick").onchange = async () => this.use(await at("pick").files[0].text());
+    at("answers").onsubmit = (event) => {
+      event.preventDefault();
+      this.answer();
+    };
+    at("again").onclick = () => this.send();
+    at("logs").onchange = () => this.judge([...at("logs").files]);
+    at("forget").onclick = async () => {
+      await forget(this.session);
+      hide("receipt", "after");
+      say("This device has forgotten it. Close this page.");
+    };
+  }
+
+  over() {
+    show("after");
+    say(`The time for answers ended at ${this.study.end.toUTCString()}.`);
+  }
+
+  askVoucher(text) {
+    show("entry");
+    say(text);
+  }
+
+  async use(text) {
+    // Of a link only what stands behind # counts.
+    const own = text.includes("#") ? text.slice(text.indexOf("#") + 1) : text;
+    try {
+      const voucher = voucherOf(own);
+      if (!(await isAdmitted(this.study, voucher))) {
+        throw new Error("This voucher is for another study. Ask the registrar for yours.");
+      }
+      this.voucher = voucher;
+    } catch (error) {
+      at("no-voucher").textContent = error.message;
+      this.askVoucher("This study needs a voucher.");
+      return;
+    }
+    at("voucher").value = "";
+    hide("entry");
+    show("answers");
+    say("Your voucher is good for one answer. Answer below.");
+  }
+
+  async answer() {
+    if (this.busy) return;
+    const cells = this.questions.map(({ cell }) => cell());
+    const mistake = cells.find((cell) => cell.mistake)?.mistake;
+    const text = mistake ? `${mistake} Correct it.` : at("yes").checked ? "" : "Read the terms, and tick the box to agree.";
+    at("no-yes").textContent = text;
+    if (text) {
+      if (!mistake) at("yes").focus();
+      return;
+    }
+    this.busy = true;
+    at("send").disabled = true;
+    say("Sealing your answers.");
+    try {
+      const { voucher, study } = this;
+      const contributor = keyLine(await publicKeyOf(voucher.secret));
+      const made = await inWorker(this.script, { study, cells: cells.map(({ value }) => value), voucher });
+      this.kept = { ...made, contributor };
+    } catch (error) {
+      this.busy = false;
+      at("send").disabled = false;
+      say(`Nothing was sent. ${error.message}`, true);
+      return;
+    }
+    // The key has served.
+    this.voucher.secret.fill(0);
+    this.voucher = null;
+    await keep(this.session, this.kept);
+    hide("answers");
+    at("questions").replaceChildren();
+    this.showFile("Your answers are sealed in a file. Only the members together can open their sum.");
+    this.busy = false;
+    await this.send();
+  }
+
+  showFile(text) {
+    at("sealed-text").textContent = text;
+    offer("file", this.kept.file, `${this.survey.about.file}.contribution`);
+    show("sealed");
+  }
+
+  async resume() {
+    if (this.kept.receipt) return this.showReceipt(this.kept.receipt);
+    this.showFile("You sealed these answers before. They have no receipt yet.");
+    return this.send();
+  }
+
+  async send() {
+    if (this.busy) return;
+    this.busy = true;
+    hide("again");
+    say("Sending the sealed file.");
+    const { file, digest, contributor } = this.kept;
+    const answer = await sent(this.study, this.address, file, digest, contributor);
+    this.busy = false;
+    if (answer.receipt) {
+      await this.received(answer.text);
+    } else if (answer.first) {
+      await this.received(answer.text, "Another answer with your voucher came first. That one counts, and this one does not.");
+    } else if (answer.refused) {
+      say(`It was not taken: ${answer.refused}. Keep the file, and ask the registrar.`, true);
+    } else {
+      show("again");
+      say(`It is not sent yet: ${answer.later}. Download the file, then send again.`, true);
+      at("again").focus();
+    }
+  }
+
+  async received(text, why = "") {
+    const { digest, contributor } = this.kept;
+    this.kept = { digest, contributor, receipt: text, why };
+    await keep(this.session, this.kept);
+    hide("sealed");
+    await this.showReceipt(text);
+    at("state").focus();
+  }
+
+  async showReceipt(text) {
+    const receipt = await receiptOf(this.study, text);
+    say(this.kept.why || "Your answer has arrived. You may close this page.", Boolean(this.kept.why));
+    at("receipt-text").textContent = "The server signed that it has your answer. Download this receipt: it proves what the server said.";
+    const rows = [["arrived", receipt.time.toUTCString()], ["place", String(receipt.place.position)]];
+    facts("receipt-facts", [...rows, ["file", receipt.place.digest], ["server", receipt.drop]]);
+    offer("receipt-file", text, `${this.survey.about.file}.receipt`);
+    show("receipt", "after");
+  }
+
+  async judge(files) {
+    let text;
+    try {
+      text = await this.verdict(files);
+    } catch (error) {
+      text = error.message;
+    }
+    at("fate").textContent = text;
+  }
+
+  async verdict(files) {
+    let [receipt, counted] = [this.kept?.receipt, new Map()];
+    const logs = [];
+    for (const file of files) {
+      if (file.name.endsWith(".receipt")) receipt = await file.text();
+      else if (file.name.endsWith(".dropped")) logs.push(await logOf(this.study, await file.text()));
+      else counted = await countedIn(this.study, new Uint8Array(await file.arrayBuffer()));
+    }
+    if (!receipt) return "There is no receipt on this device. Choose its file, too.";
+    const { verdict, why } = verdictOn(this.study, await receiptOf(this.study, receipt), counted, logs, this.study.listsAt);
+    const because = why ? `The reason: ${why}.` : "The logs do not say why.";
+    return {
+      [COUNTED]: "Your answer is counted in this result.",
+      [LEFT_OUT]: `Members read your answer, and left it out. ${because}`,
+      [LATE]: "Your answer came too late.",
+      [MISSING]: "The server acknowledged your answer, and it is not in the members' logs. The receipt proves that.",
+    }[verdict] ?? "Too few files are here to know. Choose those of more members.";
+  }
+}
+
+async function open(script) {
+  const fragment = location.hash.slice(1);
+  // A voucher is as good as its owner: it must not stay in the address, or in what is remembered of it.
+  if (fragment) history.replaceState(null, "", location.pathname + location.search);
+  try {
+    // A browser that lacks keys of these kinds would take every signature for a wrong one.
+    if (!(await canSeal())) throw new Error(globalThis.isSecureContext ? NEEDS : UNSAFE);
+    const survey = JSON.parse(at("survey").textContent);
+    const study = await checkedStudy(survey);
+    await new Page(survey, study, script).start(fragment);
+  } catch (error) {
+    hide("reads", "entry", "answers");
+    say(error instanceof SyntaxError || error instanceof TypeError ? "This page is not whole. Open it again." : error.message, true);
+  }
+}
+
+if (typeof document === "undefined") serve();
+else open(document.currentScript.textContent);

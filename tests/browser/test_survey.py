@@ -1,0 +1,253 @@
+"""A survey by link in a real browser: what is entered is what members open, and what goes wrong is said and costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.form import FormPage
+from support.browsers import FORMS, SIZES, wrong_on
+from support.survey import Survey
+
+# Pay, sex, hired, union, job: what is entered, and the cells that are meant.
+PEOPLE = [
+    ("41000.5", "f", "2012-03-01", "yes", "cook", [41000.5, 0, 4443, 1, 0]),
+    ("250000", "m", "2020-12-31", "no", "other", [250000, 1, 7670, 0, 7]),
+    ("", "no answer", "", "no answer", "", [np.nan] * 5),
+    ("-3", "f", "1999-01-01", "yes", "nurse", [-3, 0, -365, 1, 5]),
+]
+CHECKING = "The page checks this study."
+ARRIVED = "Your answer has arrived"
+
+
+@dataclass
+class Visitor:
+    """A browser of its own, with what its console said and what it sent."""
+
+    page: Any
+    address: str
+    said: list[str] = field(default_factory=list)
+    files: list[bytes] = field(default_factory=list)
+
+    def visit(self, fragment: str = "") -> None:
+        # A new page, as from a mail: another fragment alone loads nothing.
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}/" + (f"#{fragment}" if fragment else ""))
+        self.page.locator("#state", has_not_text=CHECKING).wait_for()
+
+    @property
+    def state(self) -> str:
+        return str(self.page.inner_text("#state"))
+
+    def fill(self, pay: str, sex: str, hired: str, union: str, job: str) -> None:
+        self.page.fill("#answer-0", pay)
+        self.page.get_by_role("group", name="sex").get_by_label(sex, exact=True).check()
+        self.page.fill("#answer-2", hired)
+        self.page.get_by_role("group", name="union").get_by_label(union, exact=True).check()
+        self.page.select_option("#answer-4", label=job or "no answer")
+
+    def agree(self) -> None:
+        self.page.check("#yes")
+        self.page.click("#send")
+
+    def wait(self, text: str) -> None:
+        # Not by a function: the page's policy forbids what a browser would have to make of it.
+        self.page.locator("#state", has_text=text).wait_for()
+
+
+@pytest.fixture
+def port(free_ports: Callable[[int], list[int]]) -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture
+def survey(tmp_path_factory: pytest.TempPathFactory, port: int) -> Survey:
+    return Survey(tmp_path_factory.mktemp("survey"), name="Wages <b>&amp;</b>", drop=f"http://127.0.0.1:{port}")
+
+
+@contextmanager
+def visiting(browser: Any, survey: Survey, size: str = "telephone", scheme: str = "light") -> Iterator[Visitor]:
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    visitor = Visitor(page, survey.drop)
+    page.on("console", lambda message: visitor.said.append(message.text))
+    page.on("pageerror", lambda error: visitor.said.append(str(error)))
+    page.on("request", lambda request: visitor.files.append(request.post_data_buffer) if request.method == "POST" else None)
+    yield visitor
+    context.close()
+
+
+def test_what_people_enter_is_what_members_open(browser: Any, survey: Survey, port: int) -> None:
+    files, vectors = [], []
+    with survey.served(port) as box:
+        for number, (*entered, cells) in enumerate(PEOPLE, 1):
+            size, scheme = FORMS[number % len(FORMS)]
+            with visiting(browser, survey, size, scheme) as person:
+                person.visit(survey.fragment(number))
+                assert survey.fragment(number) not in person.page.evaluate("location.href + document.documentElement.outerHTML")
+                assert person.page.inner_text("h1") == "Wages <b>&amp;</b>"
+                person.fill(*entered)
+                person.page.click("#send")
+                assert "tick the box" in person.page.inner_text("#no-yes")
+                assert not person.files
+                person.page.check("#yes")
+                # Clicked twice.
+                person.page.dblclick("#send")
+                person.wait(ARRIVED)
+                (file,) = person.files
+                files.append(file)
+                # Closed and opened again: it is not made anew.
+                person.visit(survey.fragment(number))
+                assert ARRIVED in person.state
+                assert len(person.files) == 1
+                with person.page.expect_download() as download:
+                    person.page.click("#receipt-file")
+                assert download.value.suggested_filename.endswith(".receipt")
+                assert not person.said
+            vectors.append(survey.sealed.study.workload.encode(np.array([cells], dtype=np.float64)).vector)
+        assert len(box) == len(PEOPLE)
+    opened = survey.opened(files)
+    assert len(opened.counted) == len(PEOPLE)
+    # Rounding is a step for each, noise 8 standard deviations of each dealing at most.
+    parameters = survey.session.parameters
+    reach = len(PEOPLE) * parameters.step + parameters.dealings * 8 * parameters.sigma
+    assert (np.abs(opened.total - np.sum(vectors, axis=0)) <= reach).all()
+
+
+def test_one_voucher_on_two_devices_counts_once_and_the_page_says_so(browser: Any, survey: Survey, port: int) -> None:
+    with survey.served(port) as box, visiting(browser, survey) as one, visiting(browser, survey) as other:
+        for person in one, other:
+            person.visit(survey.fragment(11))
+            person.fill(*PEOPLE[0][:5])
+        one.agree()
+        one.wait(ARRIVED)
+        before = len(box)
+        other.agree()
+        other.wait("came first")
+        assert len(box) == before
+        assert one.files != other.files
+        other.visit()
+        assert "came first" in other.state
+
+
+def test_offline_nothing_is_lost_and_the_same_file_is_sent_again(browser: Any, survey: Survey, port: int) -> None:
+    with visiting(browser, survey) as person:
+        with survey.served(port):
+            person.visit(survey.fragment(12))
+            person.fill(*PEOPLE[0][:5])
+        # The drop is gone now.
+        person.agree()
+        person.wait("not sent yet")
+        assert person.page.is_visible("#file")
+        with person.page.expect_download() as download:
+            person.page.click("#file")
+        assert Path(download.value.path()).read_bytes() == person.files[0]
+        with survey.served(port) as box:
+            count = len(box)
+            # Closed at this point and opened without the link: the file is there, and the key is not needed.
+            person.visit()
+            person.wait(ARRIVED)
+            assert len(box) == count + 1
+        assert set(person.files) == {person.files[0]}
+        stored = person.page.evaluate(
+            """() => new Promise(done => { const ask = indexedDB.open("quietmean");
+              ask.onsuccess = () => { const all = ask.result.transaction("kept").objectStore("kept").getAll();
+                all.onsuccess = () => done(all.result.map(value => Object.keys(value).sort().join())); }; })"""
+        )
+        assert stored == ["contributor,digest,receipt,why"]
+
+
+def changed(survey: Survey, before: bytes, after: bytes) -> FormPage:
+    """The page with other bytes in its data, as a server could give it that is not the coordinator's."""
+    assert before in survey.page.content
+    return FormPage(survey.page.content.replace(before, after), survey.page.policy)
+
+
+@pytest.mark.parametrize("part", ["program", "instance", "mailbox", "script"])
+def test_a_page_that_was_changed_asks_nothing(part: str, browser: Any, survey: Survey, port: int) -> None:
+    member = survey.sealed.computing[0].mailbox
+    step = f'\\"step\\":{survey.program.step!r}'.encode()
+    page = {
+        "program": lambda: changed(survey, step, f'\\"step\\":{2 * survey.program.step!r}'.encode()),
+        "instance": lambda: changed(survey, survey.sealed.instance[:20].encode(), b"A" * 20),
+        "mailbox": lambda: changed(survey, member[:40].encode(), b"A" * 40),
+        "script": lambda: changed(survey, b'"use strict";\n', b'"use strict";\nalert(1);\n'),
+    }[part]()
+    with survey.served(port, page), visiting(browser, survey) as person:
+        person.page.goto(f"{person.address}/#{survey.fragment(13)}")
+        person.page.wait_for_timeout(500)
+        assert not person.page.is_visible("#answers")
+        # A script that is not the page's own does not run at all.
+        assert person.state == CHECKING if part == "script" else "This page was changed" in person.state
+        assert not person.files
+
+
+def test_a_voucher_of_another_study_or_none_opens_nothing(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
+    other = Survey(tmp_path, vouchers=5)
+    with survey.served(port), visiting(browser, survey) as person:
+        for fragment, why in ((other.fragment(1), "another study"), ("nothing", "no whole voucher")):
+            person.visit(fragment)
+            assert why in person.page.inner_text("#no-voucher")
+            assert not person.page.is_visible("#answers")
+        # As a file, and as a pasted link.
+        name, content = next(iter(survey.made.files.items()))
+        (tmp_path / name).write_bytes(content)
+        person.page.set_input_files("#pick", tmp_path / name)
+        person.wait("good for one answer")
+        person.visit()
+        person.page.fill("#voucher", f"https://elsewhere.example.org/#{survey.fragment(14)}")
+        person.page.click("#use")
+        person.wait("good for one answer")
+
+
+def test_a_browser_without_these_keys_is_told_so(browser: Any, survey: Survey, port: int) -> None:
+    with survey.served(port), visiting(browser, survey) as person:
+        person.page.add_init_script("SubtleCrypto.prototype.importKey = () => Promise.reject(new Error('unknown'))")
+        person.visit(survey.fragment(17))
+        assert "Use a newer one" in person.state
+        assert not person.page.is_visible("#answers")
+
+
+def test_the_keyboard_is_enough(browser: Any, survey: Survey, port: int) -> None:
+    with survey.served(port), visiting(browser, survey, "screen", "dark") as person:
+        person.visit(survey.fragment(15))
+        press, keys = person.page.keyboard.press, person.page.keyboard
+        # All terms, then the questions in their order.
+        press("Tab")
+        press("Enter")
+        assert person.page.is_visible("#terms")
+        press("Tab")
+        keys.type("30000")
+        press("Tab")
+        press("ArrowUp")
+        for _ in range(10):
+            press("Tab")
+            if person.page.evaluate("document.activeElement.id") == "yes":
+                break
+        press("Space")
+        press("Tab")
+        press("Enter")
+        person.wait(ARRIVED)
+        assert person.page.evaluate("document.activeElement.id") == "state"
+
+
+def test_nothing_keeps_people_from_reading_it(browser: Any, survey: Survey, port: int) -> None:
+    wrong: list[Any] = []
+    with survey.served(port):
+        for size, scheme in FORMS:
+            width, height = SIZES[size]
+            for fragment in "", survey.fragment(16):
+                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, bypass_csp=True)
+                person = Visitor(context.new_page(), survey.drop)
+                person.visit(fragment)
+                person.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+                wrong += [(size, scheme, bool(fragment), one) for one in wrong_on(person.page)]
+                context.close()
+    assert wrong == []
