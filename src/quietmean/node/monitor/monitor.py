@@ -181,7 +181,7 @@ class NodeView:
     peers: tuple[PeerView, ...]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Peer:
     # When a message of it came last, in seconds since 1970.
     heard: float | None = None

@@ -51,7 +51,7 @@ def _anew(key: object, make: Callable[[], Made]) -> Made:
     return make()
 
 
-class Shared(Protocol):
+class MadeOnce(Protocol):
     """What has equal keys is equal, and may be made once for all parties of a process."""
 
     def __call__(self, key: object, make: Callable[[], Made]) -> Made: ...
@@ -67,7 +67,7 @@ class Carrier:
 
     ``disconnect`` drops the connections of some parties before a gate. ``closed`` returns when nobody is waited for at a position
     any more, present or not; by default time-outs tell. ``came``: who has ever been there, where that is kept. ``compute`` runs
-    what takes long, in a thread where there are threads. ``now``: see :data:`Now`; ``shared``: see :class:`Shared`.
+    what takes long, in a thread where there are threads. ``now``: see :data:`Now`; ``shared``: see :class:`MadeOnce`.
     """
 
     links: Mapping[PartyId, PeerLink]
@@ -76,7 +76,7 @@ class Carrier:
     came: Callable[[], Iterable[PartyId]] = tuple
     compute: Callable[[Callable[[], Any]], Awaitable[Any]] = _here
     now: Now = never
-    shared: Shared = _anew
+    shared: MadeOnce = _anew
 
     @classmethod
     def by_folder(cls, post: FolderTransport) -> Self:

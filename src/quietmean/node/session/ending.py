@@ -11,7 +11,7 @@ from quietmean.core.errors import NothingPublished, ProtocolFailure
 from quietmean.core.party import PartyId, Release
 from quietmean.graphs import Schedule
 from quietmean.node.phase import Phase
-from quietmean.node.session.carrier import Shared
+from quietmean.node.session.carrier import MadeOnce
 from quietmean.node.session.logs import PartialLog, PartyLog
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.session.settings import NodeSettings
@@ -73,7 +73,7 @@ def unresolved(plan: Plan, store: Store, known_until: Mapping[PartyId, int]) -> 
     return tuple(found)
 
 
-def execution_of(plan: Plan, drawn: tuple[Schedule, Seed], mixed: Mixed, said: Said, shared: Shared) -> Execution:
+def execution_of(plan: Plan, drawn: tuple[Schedule, Seed], mixed: Mixed, said: Said, shared: MadeOnce) -> Execution:
     """The mixing phase as it really went, by what was said of it; ``drawn``: with the public seed."""
     (schedule, seed), (logs, heard_from, gossip) = drawn, said
     released = frozenset(heard_from).union(*(log.heard for log in logs.values()))
