@@ -10,6 +10,7 @@ import pytest
 from quietmean.protocols.committee import Committee
 from support.committee_world import CommitteeWorld
 from support.form_studies import RandomStudy, differences, shown_voucher, study_of, voucher_for
+from support.in_firefox import asked_in_firefox
 from support.javascript import DRIVER, FORM
 
 ASK = """async (questions) => {
@@ -23,11 +24,15 @@ ASK = """async (questions) => {
 NUMBERS, MEMBERS, LONGEST = 30, 9, 0.5
 
 
-@pytest.fixture
-def asked(browser: Any) -> Any:
+@pytest.fixture(params=["chromium", "firefox"])
+def asked(request: pytest.FixtureRequest) -> Any:
     """Ask questions to the modules in a page of a secure origin."""
-    page = browser.new_page()
+    if request.param == "firefox":
+        return lambda questions: asked_in_firefox(questions, request.getfixturevalue("tmp_path"))
+    return lambda questions: _asked_in_chromium(request.getfixturevalue("browser"), questions)
 
+
+def _asked_in_chromium(browser: Any, questions: list[dict[str, Any]]) -> Any:
     def serve(route: Any) -> None:
         name = route.request.url.rpartition("/")[2]
         if not name:
@@ -36,10 +41,12 @@ def asked(browser: Any) -> Any:
         path = DRIVER if name == DRIVER.name else FORM / name
         route.fulfill(body=path.read_text(), content_type="text/javascript")
 
+    page = browser.new_page()
     page.route("http://localhost/**", serve)
     page.goto("http://localhost/")
-    yield lambda questions: page.evaluate(ASK, questions)
+    answers = page.evaluate(ASK, questions)
     page.close()
+    return answers
 
 
 def test_files_of_random_studies_are_those_of_members_software(asked: Any) -> None:
@@ -54,7 +61,7 @@ def test_nobody_waits_for_a_file(asked: Any) -> None:
     world = CommitteeWorld(Committee(MEMBERS, 2, 2, verified=True), 2, NUMBERS, changes=changes, vouchers=2)
     name = "contributor 2"
     question = {"call": "measure", "study": study_of(world.session), "vector": [7] * NUMBERS, "times": 20}
-    ((found),) = asked([question | {"voucher": shown_voucher(name, voucher_for(name))}])
+    (found,) = asked([question | {"voucher": shown_voucher(name, voucher_for(name))}])
     seconds = np.array(found["answer"])
     print(f"{world.session.layout(1.0).bits} bits: first {seconds[0]:.3f} s, then {np.median(seconds[1:]):.3f} s")
     assert seconds[0] < LONGEST
