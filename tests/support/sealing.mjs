@@ -1,6 +1,6 @@
 // Answers what tests ask of the modules that seal, in node or in a browser.
 
-const MODULES = ["bytes", "contribution", "hpke", "mlkem", "msgpack", "receipts", "sha3", "sharing", "signatures", "streams", "vouchers"];
+const MODULES = ["bytes", "contribution", "hpke", "mlkem", "msgpack", "program", "receipts", "sha3", "sharing", "signatures", "streams", "vouchers"];
 
 // A function from one question to its answer, both plain data with bytes in hexadecimal; `folder`: where the modules are.
 export async function answering(folder) {
@@ -45,6 +45,12 @@ export async function answering(folder) {
     contribute: async ({ study, vector, seed, voucher, random }) => {
       const made = await form.contribution(studyOf(study), vector, fromHex(seed), voucherOf(voucher), randomOf(random));
       return [toHex(made), toHex(await form.headerDigest(made))];
+    },
+    // As a page does: from the cells of one record to its file.
+    answer: async ({ study, cells, seed, ...given }) => {
+      const uniform = await form.unitNumbers(await form.derived(fromHex(seed), "rounding"), study.program.lows.length);
+      const known = cells.map((cell) => cell ?? NaN);
+      return calls.contribute({ study, vector: form.numbersOf(study.program, known, uniform), seed, ...given });
     },
     // In a browser that lacks one kind of keys, or everything.
     probe: async ({ without }) => {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,12 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import open_excerpt, read_whole
 from quietmean.protocols.committee.design import encode
 from quietmean.randomness import BitStream, Seed
+from quietmean.statistics.program import VectorProgram
+from quietmean.studies.agreement.contribution import session_of
+from quietmean.studies.agreement.program import EncodingProgram
 from quietmean.studies.agreement.voucher import Registrar, Voucher
 from support.committee_run import CommitteeRun
+from support.committee_study import CommitteeStudy
 from support.committee_world import CommitteeWorld, identity, mailbox
 from support.form_studies import INVITATION, RandomStudy, differences, shown_voucher, study_of, voucher_for
 from support.javascript import answers_of, asked, mutated
@@ -231,6 +236,45 @@ def test_what_is_no_vector_of_the_study_is_refused(vector: list[Any]) -> None:
     (question,) = questions_of(world, [2])
     (found,) = asked([question | {"vector": vector}])
     assert "do not give what this study adds up" in found["error"]
+
+
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "pay", "low": 0.0, "high": 9000.0, "missing": "centre"},
+    {"name": "woman", "boolean": True},
+    {"name": "job", "levels": ["a", "b", "c"]},
+]
+GAP: list[dict[str, Any]] = [
+    {"kind": "group-means", "column": "pay", "by": "woman"},
+    {"kind": "crosstab", "row": "woman", "column": "job"},
+]
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_records_become_the_files_that_a_command_makes_of_them(verified: bool, tmp_path: Path) -> None:
+    """From cells over a real study's encoding program to bytes, each language by itself from the same seeds."""
+    registrar, random = identity("registrar"), np.random.default_rng(17)
+    terms = {"registrar": registrar.public_key, "vouchers": 50, "verified": verified}
+    study = CommitteeStudy(
+        tmp_path, {"unit": "record", "column": COLUMNS, "statistic": GAP}, terms, tuple(f"m{number}" for number in range(5)), ()
+    )
+    session = session_of(study.sealed, study.plan)
+    session = replace(session, mailboxes=tuple(mailbox_bytes(mailbox(member)) for member in range(5)))
+    workload = study.sealed.study.workload
+    program, vectors = EncodingProgram.of(workload, study.plan), VectorProgram.of(workload).vectors
+    made, questions = [], []
+    for number in range(12):
+        cells = np.array([random.uniform(-500, 9500), random.integers(2), random.integers(3)])
+        cells[random.random(3) < 0.2] = np.nan
+        name = f"contributor {number % 5}"
+        admission = Voucher.certify(registrar, study.sealed.invitation.digest, identity(name).public_key, None).admission
+        value = study.plan.admit(workload.encode(cells[None], step=study.plan.value_step, vectors=vectors).vector, 1.0)
+        seed = Seed(random.bytes(32))
+        numbers = encode(session.parameters, value.vector, 1.0, seed, session.layout_of(False, 1.0, b""))
+        made.append(RandomStudy(session, name, admission, 1.0, numbers, seed.secret, random.bytes(32)))
+        question = made[-1].question | {"call": "answer", "cells": [None if np.isnan(cell) else cell for cell in cells.tolist()]}
+        question["study"] |= {"program": json.loads(program.content)}
+        questions.append({key: value for key, value in question.items() if key != "vector"})
+    assert differences(made, asked(questions)) == ([], 12)
 
 
 def test_a_browser_that_cannot_seal_is_known_before_anything_is_entered() -> None:
