@@ -64,9 +64,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # One thread of linear algebra each: several would wait for each other's cores, busily.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
+# What hangs is red after ten minutes, and says where it waits: the rest goes on.
 test: lint
-	$(PYTEST) -n 2 tests/unit
-	$(PYTEST) --ignore tests/unit
+	$(PYTEST) -n 2 --timeout 600 tests/unit
+	$(PYTEST) --timeout 600 --ignore tests/unit
 
 test-all: lint
 	$(PYTEST) -m "slow or not slow" --hypothesis-profile thorough

@@ -6,9 +6,11 @@ Each ends in one sentence that names the option, with exit code 2 and nothing wr
 from __future__ import annotations
 
 import gc
+import json
 import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
 from support.hostile_numbers import VALUES, WITH, Option, all_options, fault, protocols_with, refusal
+from support.outcomes import finished
 from support.site_policy import write_policy
 from support.smallest_study import STUDY
 
@@ -46,6 +49,8 @@ LINES = {
     "verify attack": "verify attack execution.json --target 1 --trials 100",
     "plan": PLAN,
     "simulate": "simulate plan.json --runs 3",
+    "study mock": "study mock study.toml",
+    "study synthesize": "study synthesize receipt.json",
     "study vouchers": "study vouchers vouched.invitation --key ada.key",
     "site budget": "site budget --ledger my.ledger --account ages --budget 1 1e-6",
 }
@@ -63,6 +68,11 @@ BESIDE = {
     "study new --poll": f"{NEW} --transport folder",
     "study new --vouchers": f"{IN_COMMITTEE} --registrar ed25519:MM2U3gdOPWrhlzc7Z5BznUhXcSQaHKFUvoZFh0+yBAM=",
 }
+
+
+@cache
+def receipt_of_a_synthetic_table() -> str:
+    return json.dumps(finished("synthetic-table(x, arm, yes, pairs=x:arm, bins=4)").receipt(), default=str)
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +100,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "vouched.invitation").write_bytes(invitation.signed.to_file())
     write_policy(tmp_path / "policy.toml", least_colluding=0, unattended=True)
     example_execution("local-dp", 4, sigma=1.0).save(Path("execution.json"))
+    Path("receipt.json").write_text(receipt_of_a_synthetic_table())
     qm.LocalDP().calibrate(qm.Target(parties=4, epsilon=1.0, delta=1e-6)).save(Path("plan.json"))
 
 
@@ -134,11 +145,11 @@ def test_every_command_with_numbers_has_a_line() -> None:
     assert set(BESIDE) <= {str(one) for one in all_options()}
 
 
-AT_ONCE = [
-    one
-    for one in all_options()
-    if one.command in ("serve relay", "serve drop", "site budget", "study vouchers", "simulate", "verify receipt", "check")
-]
+QUICK = {
+    "serve relay", "serve drop", "site budget", "study vouchers", "study mock", "study synthesize", "simulate", "verify receipt",
+    "check",
+}  # fmt: skip
+AT_ONCE = [one for one in all_options() if one.command in QUICK]
 
 
 @pytest.mark.sampled(8)

@@ -256,7 +256,7 @@ def test_a_party_counts_once() -> None:
         ("linear-regression(sex ~ age)", "has levels and no bounds"),
         ("survival(age, sex)", "must say whether the event happened. Write sex in yes/no."),
         ("survival(age, weight)", "Write weight in yes/no, or compare it: event = weight >= 1."),
-        ("survival(age, died)", r"died has no domain \(did you mean .*Write survival\(age, died in yes/no\)"),
+        ("survival(age, died)", r"died has no domain \(did you mean .*Write survival\(age in 0..100, died in yes/no\)"),
         ("table-1(sex, by=sex)", "needs columns beside the one that divides them"),
         ("table-1(age, age)", "Name each once"),
         ("table-1(age, by=weight)", "has bounds and no levels"),

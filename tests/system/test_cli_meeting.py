@@ -95,7 +95,7 @@ def test_who_has_to_be_reached_is_told_to_give_an_address(
     if needed:
         main(["accept", "study.invitation", "--key", "west.key", "--name", "west", *role, "--address", "192.0.2.1:7001"])
         said = capsys.readouterr().out
-        assert "as west at 192.0.2.1:7001" in said
+        assert "west at 192.0.2.1:7001" in said
         assert "! ADDRESS" not in said
 
 

@@ -43,13 +43,13 @@ PACKAGE = Path(quietmean.__file__).parent
 # A file in a folder that does not begin so is not signed for its place, as whoever may write there can put it: it is passed over.
 LABELS = {
     "quietmean-accept-1", "quietmean-by-file-1", "quietmean-charge-1", "quietmean-charge-again-1", "quietmean-committee-1",
-    "quietmean-contract-1", "quietmean-gate-1", "quietmean-input-1", "quietmean-member-1", "quietmean-people-1",
-    "quietmean-people-key-1", "quietmean-policy-1", "quietmean-quorum-1", "quietmean-round-1", "quietmean-rows-1",
-    "quietmean-seat-1", "quietmean-session-1", "quietmean-session-contract-1",
+    "quietmean-contract-1", "quietmean-first-look-1", "quietmean-gate-1", "quietmean-input-1", "quietmean-member-1",
+    "quietmean-people-1", "quietmean-people-key-1", "quietmean-policy-1", "quietmean-quorum-1", "quietmean-round-1",
+    "quietmean-rows-1", "quietmean-seat-1", "quietmean-session-1", "quietmean-session-contract-1",
     "quietmean committee challenge 1", "quietmean committee choice 1", "quietmean committee contribution 1",
-    "quietmean committee list 1", "quietmean committee result 1", "quietmean drop chain 1", "quietmean file 1",
-    "quietmean flower 1", "quietmean link 1",
-    "quietmean quorum 1", "quietmean relay group 1", "quietmean sealed 1", "quietmean words 1", "identity.py {} 1", "qmfile1",
+    "quietmean committee list 1", "quietmean committee result 1", "quietmean drop chain 1", "quietmean encoding 1",
+    "quietmean file 1", "quietmean flower 1", "quietmean link 1", "quietmean quorum 1", "quietmean relay group 1",
+    "quietmean sealed 1", "quietmean words 1", "identity.py {} 1", "qmfile1",
 }  # fmt: skip
 WORLD = CommitteeWorld(Committee(4))
 # Letters that a sentence has at most.

@@ -207,6 +207,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def iso_time(seconds: float) -> str:
-    """ISO 8601 in UTC, to the second, of a time in seconds since 1970."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def iso_time(seconds: float, timespec: str = "seconds") -> str:
+    """ISO 8601 in UTC, to the second or another ``timespec``, of a time in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=timespec)

@@ -352,7 +352,7 @@ class Monitor:
     def _peer_view(self, party: PartyId, peer: _Peer) -> PeerView:
         phase, round_ = (None, None) if peer.position is None else (_label(peer.position[0]), peer.position[1])
         here = self._progress.position
-        heard = None if peer.heard is None else iso_time(peer.heard)
+        heard = None if peer.heard is None else iso_time(peer.heard, "milliseconds")
         return PeerView(self.names[party], heard, phase, round_, peer.sent == here, peer.received == here, peer.late)
 
     @property
