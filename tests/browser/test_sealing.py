@@ -28,7 +28,7 @@ NUMBERS, MEMBERS, LONGEST = 30, 9, 0.5
 def asked(request: pytest.FixtureRequest) -> Any:
     """Ask questions to the modules in a page of a secure origin."""
     if request.param == "firefox":
-        return lambda questions: asked_in_firefox(questions, request.getfixturevalue("tmp_path"))
+        return lambda questions: asked_in_firefox(questions, request.getfixturevalue("tmp_path") / "profile")
     return lambda questions: _asked_in_chromium(request.getfixturevalue("browser"), questions)
 
 
