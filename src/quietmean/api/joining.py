@@ -117,10 +117,10 @@ async def joined(
 ) -> rooms.outcome.StudyRun:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
 
-    def make_ready(told: Callable[[dict[str, Any]], None]) -> rooms.party.NodeGrant:
+    def make_ready(passed_on: Callable[[dict[str, Any]], None]) -> rooms.party.NodeGrant:
         files = make_files()
         account = _account(data, options.account or options.new_account, options.no_ledger)
-        preparation = rooms.party.Preparation(files, options, account, silent_person(told))
+        preparation = rooms.party.Preparation(files, options, account, silent_person(passed_on))
         agreement = preparation.agree(plan_of(files), data)
         ready = preparation.prepare()
         for sentence in budget_warnings(agreement.plan.target):
@@ -129,7 +129,7 @@ async def joined(
 
     with progress_line() as say:
 
-        def told(event: dict[str, Any]) -> None:
+        def passed_on(event: dict[str, Any]) -> None:
             if report is not None:
                 report(event)
             elif (goes_on := what_goes_on(event, "")) is not None:
@@ -137,7 +137,7 @@ async def joined(
 
         say("planning, and asking the site's policy and budget", None)
         # A plan takes seconds of computing, in which other coroutines go on.
-        return await rooms.party.take_part(await asyncio.to_thread(make_ready, told))
+        return await rooms.party.take_part(await asyncio.to_thread(make_ready, passed_on))
 
 
 def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Result]:

@@ -213,8 +213,8 @@ class Study:
         with progress_line() as say:
 
             def report(party: str, event: Mapping[str, Any]) -> None:
-                if (told := what_goes_on(event, f"{len(parts)} parties, ")) is not None:
-                    say(*told)
+                if (progress := what_goes_on(event, f"{len(parts)} parties, ")) is not None:
+                    say(*progress)
 
             say(f"starting {len(parts)} parties", None)
             executed = rooms.here.execute(terms, choice.plan, encoded, names, query, report=report)

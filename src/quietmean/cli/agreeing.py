@@ -237,7 +237,7 @@ def contract_command(
 
 
 def _agree_with(contract: Agreement, study: Path, agreed: AgreementOptions, site: dict[str, Path | None]) -> str:
-    """The command that says yes, as it is typed; FILE, FOLDER and NAME stand for what only its party knows."""
+    """The command that says yes, as it is typed; only its party knows FILE, FOLDER and NAME."""
     given = {"roster": agreed.roster, "key": agreed.key, "plan": agreed.plan, **site}
     options = [f"--{name} {quote(str(path))}" for name, path in given.items() if path not in (None, NO_AGREEMENT_OPTIONS.key)]
     own = [] if contract.sealed is None else [entry for entry in contract.sealed.entries if entry.name == contract.own.name]

@@ -49,7 +49,7 @@ def _choose(truth: Mask, one: Array | float, other: Array | float) -> Array:
 
 
 class NoProgram(InputError):
-    """A study whose encoding is no program; the sentence says what of it is not."""
+    """A study that no program encodes; the sentence says why."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _Tape:
 
 
 class _OtherOperation(Exception):
-    """What numpy was asked for, which is no operation of a program."""
+    """An operation of numpy that a program lacks."""
 
 
 class _Traced(np.lib.mixins.NDArrayOperatorsMixin):

@@ -93,18 +93,18 @@ def asked_in(statistic: Statistic, declared: Callable[[], Mapping[str, str]] = d
         left, *wrong = name.split(" in ")
         if wrong:
             raise _no_domain(name, left) from None
-        told: list[str] = []
+        replaced: list[str] = []
 
         domains = declared()
 
         def filled(value: str) -> str:
-            if unquoted(value) != error.name or told:
+            if unquoted(value) != error.name or replaced:
                 return domains.get(unquoted(value), value)
-            told.append(value)
+            replaced.append(value)
             return re.sub(rf"(?<![\w`]){re.escape(as_name(name))}(?![\w`])", lambda _: f"{as_name(name)} in {error.form}", value)
 
         asked = changed(statistic.text, filled)
-        raise UndeclaredColumn(name, error.known, error.lacks, asked if told else "") from None
+        raise UndeclaredColumn(name, error.known, error.lacks, asked if replaced else "") from None
 
 
 @dataclass

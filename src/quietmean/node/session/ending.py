@@ -82,5 +82,5 @@ def execution_of(plan: Plan, drawn: tuple[Schedule, Seed], mixed: Mixed, said: S
         trace = reconstruct(schedule, logs, released, gossip, transfers_mass=plan.protocol.traits.transfers_mass)
         return replace(plan.execution(seed, trace, mixed.weights), protocol=mixed.protocol)
 
-    told = tuple(sorted(logs.items())), tuple(sorted(gossip.items()))
-    return shared(("execution", plan, seed.secret, tuple(mixed.weights), mixed.protocol, released, told), made)
+    heard = tuple(sorted(logs.items())), tuple(sorted(gossip.items()))
+    return shared(("execution", plan, seed.secret, tuple(mixed.weights), mixed.protocol, released, heard), made)

@@ -66,7 +66,7 @@ class StartPhase:
         self._failure: QuietmeanError | None = None
         self._changed = asyncio.Event()
         self._now = carrier.now
-        # When each of the others is told next (s by the loop's clock), and who is being asked; :meth:`_tell_soon` sets ``news``.
+        # When each other party gets word next (s by the loop's clock), and who is being asked; :meth:`_tell_soon` sets ``news``.
         self._due_at = dict.fromkeys(carrier.links, 0.0)
         self._asking: dict[PartyId, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
