@@ -184,7 +184,7 @@ class Drawer:
         else:
             place = words.index(name)
             line = (*words[:place], *words[place + 1 + max(1, one.token_count()[0]) :])
-        return Mistake("missing required", command, line, (name, name.lstrip("-").upper(), "STUDY", "DATA"))
+        return Mistake("missing required", command, line, (name, name.lstrip("-").upper(), "STUDY", "DATA", "FILE"))
 
     def _range(self) -> Mistake:
         command, more = self._given("ranges")

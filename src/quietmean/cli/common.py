@@ -170,6 +170,8 @@ class StrayValue(InputError):
         self.value, self.is_kind = value, is_kind
         if value == "count":
             super().__init__(f'{value!r} does not say what to count. Write for example "count(where=age >= 65)" "age in 0..110".')
+        elif Path(value).is_file():
+            super().__init__(f'{value!r} is a file where a question belongs. Write for example "mean(age in 0..110)".')
         elif is_kind:
             super().__init__(f'{value!r} has no columns. Write them behind it, as in "mean(age in 0..110)".')
         else:

@@ -55,6 +55,13 @@ _FORMER = {
 }
 
 
+# Of commands that ask questions: what a study has, and they have not.
+_ASKING = ("run", "study new")
+_OF_A_STUDY = {
+    "--study": 'Write its questions themselves, such as "mean(age in 0..110)"',
+    "--first-look": 'Write the bounds that it proposed, such as "mean(age in 19..96)"',
+    "--records": "Give it to quietmean plan, or write records = 5000 in the study file",
+}
 # Commands that people look for, and those that do it.
 _MEANT = {
     **dict.fromkeys(("analyse", "analyze", "analysis", "compute", "query", "stats", "mean", "execute"), "run"),
@@ -127,8 +134,11 @@ def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
         groups = " or ".join(line.split()[0] for line in named)
         return f"{word!r} belongs to {groups}. Write for example {' or '.join(EXAMPLES[line] for line in named)}"
     # Two words with a hyphen between them, as other programs name a command.
+    from quietmean.statistics.registry import registry
+
     spaced = word.replace("-", " ").lower()
     meant = named[:1] or ([spaced] if "-" in word and spaced in EXAMPLES else [_MEANT[word]] if word in _MEANT else [])
+    meant = meant or ["run"] * (word in registry())
     if meant:
         return f"{word!r} is not a command{f' of {group}' if group else ''}. Write for example {EXAMPLES[meant[0]]}"
     known = {line.split()[-1]: line for line in reversed(EXAMPLES)} | {name: name for name in app if not name.startswith("-")}
@@ -237,9 +247,20 @@ def _no_option(name: str, names: Sequence[str], command: str | None, listed: str
     if "--with" in names and (of_protocol := with_option(name.lstrip("-"))):
         said = f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE. See quietmean help protocol NAME."
         return f"{said} {meant}." if meant else said
+    if command in _ASKING and not meant:
+        meant = _OF_A_STUDY.get(name) or _in_a_question(name.removeprefix("--").replace("-", "_"))
     if meant:
         return f"{name} is not an option of {command or 'quietmean'}. {meant}. {listed}"
     return f"{name} is not an option of {command or 'quietmean'}{_near(name, names)}. {listed}"
+
+
+def _in_a_question(name: str) -> str:
+    """Where a field of statistics is written; "" for what no statistic has."""
+    from quietmean.core.schema import parameters_of
+    from quietmean.statistics.registry import registry
+
+    kind = next((kind.name for kind in registry().values() if name in parameters_of(kind)), "")
+    return f'Write it within a question, as in "{kind}(COLUMN, {name}=VALUE)"' if kind else ""
 
 
 def _missing(error: MissingArgumentError, command: str | None, listed: str) -> str:
@@ -300,6 +321,9 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
         return f"{value!r} is a question, which {command} does not take. Ask it in a study: {ask}"
     index = tokens.index(value) if value in tokens else 0
     before = next((place for place in reversed(range(index)) if tokens[place].startswith("--")), None)
+    named = {name for argument in _arguments(app, tokens) if argument.index is None for name in argument.names}
+    if before is None and "--study" in named and Path(value).is_file():
+        return f"{value!r} has no option before it. Write --study {shlex.quote(value)}. {listed}"
     if before is None:
         placed = [one for _, one in _placed(app, tokens)]
         if len(placed) > 1:

@@ -22,7 +22,7 @@ from quietmean.statistics.columns import ANY_NUMBER, CENTRE, INDICATOR, TRUTH, C
 from quietmean.statistics.dates import is_number
 from quietmean.statistics.kinds.first_look import FirstLook
 from quietmean.statistics.names import cut, in_brackets, names_of, one_blank, quoted, split, unquoted
-from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text
+from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text, registry
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.transforms import Transform
 
@@ -121,6 +121,7 @@ class _Reader:
         """The statistic that a text asks for; None of one that only declares."""
         if not isinstance(text, str):
             return dict(text)
+        _require_closed(text.strip())
         name, *origin = split(text, "=")
         if origin and origin[0] and name.strip() and not name.rstrip().endswith(_COMPARED):
             left, domain = _sides("=".join(origin).strip())
@@ -198,6 +199,15 @@ class _Reader:
                 table = {**table, "missing": CENTRE if fills_in else INDICATOR}
             done[name] = table
         return iter(done.values())
+
+
+def _require_closed(text: str) -> None:
+    """Raises :class:`InputError` for what begins as a question and does not end with its bracket."""
+    if text.partition("(")[0].strip() not in registry() or "(" not in text or is_statistic(text):
+        return
+    if (more := text.count("(") - text.count(")")) > 0:
+        raise InputError(f"{text!r} has a bracket that is not closed. Write {text}{')' * more}.")
+    raise InputError(f"{text!r} goes on behind its bracket. Write all within it, as in mean(age in 0..110).")
 
 
 def _is_asked(text: str) -> bool:
@@ -330,6 +340,9 @@ def _require_rising(name: str, low: float | str, high: float | str) -> None:
     if low > high if isinstance(low, str) and isinstance(high, str) else float(low) > float(high):
         wrong, right = f"{short_number(low)}..{short_number(high)}", f"{short_number(high)}..{short_number(low)}"
         raise InputError(f"{as_name(name)} in {wrong} has its bounds reversed. Write {as_name(name)} in {right}.")
+    if low == high:
+        same = f"{as_name(name)} in {short_number(low)}..{short_number(high)}"
+        raise InputError(f"{same} has one bound twice. Write two different ones, as in {as_name(name)} in 0..100.")
 
 
 def _said_besides(name: str, text: str) -> dict[str, Any]:

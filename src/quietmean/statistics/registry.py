@@ -13,7 +13,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
-from quietmean.core.schema import parameters_of, require_known
+from quietmean.core.schema import OPEN, parameters_of, require_known
 from quietmean.statistics import kinds
 from quietmean.statistics.columns import domain_alone
 from quietmean.statistics.fields import StatisticReader, install
@@ -238,7 +238,12 @@ def read_text(text: str) -> dict[str, Any]:
         if name in raw:
             raise InputError(f"statistic {text!r} gives {name} twice. Give it once.")
         raw[name] = _data(kind, name, value)
-    return kind.meant_in_words(raw) | raw
+    raw = kind.meant_in_words(raw) | raw
+    needed = [each.key for each in parameters_of(kind).values() if each.required and each.default is OPEN]
+    if lacks := [key for key in kind.by_place if key in needed and key not in raw]:
+        whole = "outcome ~ column" if "formula" in lacks else ", ".join(key for key in kind.by_place if key in needed)
+        raise InputError(f"statistic {text!r} lacks {' and '.join(lacks)}. Write {kind.name}({whole}).")
+    return raw
 
 
 def field_of(part: str) -> str | None:

@@ -339,7 +339,7 @@ def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     yield from (("", text) for text in about_intervals([] if end.nobodys else end.terms))
     yield "Privacy", privacy_of(end)
     if times := end.result.get("over_gaussian"):
-        yield "Budget", shared_budget_text(float(times))
+        yield "Cost", shared_budget_text(float(times))
     yield "Protocol", _protocol(end)
     yield _checked(end)
 
