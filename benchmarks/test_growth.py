@@ -6,6 +6,7 @@ The exponent is that of the straight line through the logarithms of the last thr
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
@@ -16,17 +17,27 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.measuring import megabytes, processor_seconds, seconds
+from benchmarks.test_accountant import make_execution
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.node.local import run_together
+from quietmean.planning import Plan, Target
+from quietmean.planning.calibrate import calibrate
+from quietmean.privacy.information import CoalitionSolver
+from quietmean.protocols import configure
+from quietmean.protocols.packed_sharing.packing import Packing, open_sums
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.features.prefixes import _code, _inverse
+from quietmean.studies.data.records import Records
 from support.bars import Bar
 from support.dense_decoder import dense
 
 Table = Callable[[str], None]
 # Seconds that a receipt of any number of parties may take to be verified, with every option as it is by default.
 RECEIPT = 4.0
+# Numbers of a vector whose sum is opened, and seconds for 3000 members.
+NUMBERS, OPENED = 100_000, 0.5
 # Columns of a decoder that are a lot, and what they may take.
 COLUMNS, DECODER_SECONDS, DECODER_MB = 16, 2.0, 300.0
 STEP = 2.0**-30
@@ -111,6 +122,73 @@ def test_answers_beside_dense_ones(table: Table) -> None:
     ours, theirs = processor(answers), processor(lambda: dense(few, STEP), 1)
     memory, dense_memory = megabytes(answers), megabytes(lambda: dense(few, STEP))
     table(f"quantiles of 4 columns: answers {ours:.2f} s, {memory:.0f} MB; dense alone {theirs:.2f} s, {dense_memory:.0f} MB")
+
+
+def test_runs_and_openings_of_more_parties(table: Table, bar: Bar) -> None:
+    """A study of packed secret sharing in one process, and what a member does who opens the sums of nearly all others."""
+
+    def study(parties: int) -> float:
+        plan, values = packed(parties), np.zeros((parties, 2))
+        return processor(lambda: run_together(plan, values), 1)
+
+    grown("a run in one process: seconds", "n", study, [20, 40, 80], 2.2, table, bar)
+
+    def opening(parties: int) -> float:
+        protocol: Any = packed(parties, NUMBERS).protocol
+        packing, drawn = Packing.of(protocol), np.random.default_rng(1)
+        blocks = packing.blocks(NUMBERS)
+        sums = {member: drawn.integers(packing.prime, size=blocks, dtype=np.uint32) for member in range(packing.threshold)}
+        return processor(lambda: open_sums(packing, sums, NUMBERS))
+
+    costs = grown("opening sums: seconds", "n", opening, [300, 1000, 3000], 2.1, table, bar)
+    bar("sums of 3000 members opened, s", costs[-1], OPENED)
+
+
+def packed(parties: int, dimension: int = 2) -> Plan:
+    """One in ten colludes, one in ten may leave."""
+    target = Target(parties, 1.0, 1e-6, colluding=parties // 10, dropouts=0.1, dimension=dimension)
+    return calibrate(target, configure("packed-sharing", {}))
+
+
+def test_longer_vectors(table: Table, bar: Bar) -> None:
+    """A study of ten parties in one process, by how long their vectors are."""
+
+    def study(dimension: int) -> float:
+        plan, values = packed(10, dimension), np.zeros((10, dimension))
+        return processor(lambda: run_together(plan, values), 1)
+
+    grown("a run of ten parties: seconds", "d", study, [100_000, 500_000, 2_500_000], 1.1, table, bar)
+
+
+def test_more_records(tmp_path: Path, table: Table, bar: Bar) -> None:
+    """From a file of CSV to a party's vector: each record is read and encoded once."""
+    columns = Columns([Column(name="age", low=0, high=110), Column(name="arm", levels=("a", "b"))])
+    statistics = tuple(parse_statistic(read_text(text)) for text in ("group-means(age, by=arm)", "quantiles(age, bins=64)"))
+    workload = Workload(columns, statistics, PrivacyUnit.RECORD)
+
+    def vector(records: int) -> float:
+        path = tmp_path / f"{records}.csv"
+        path.write_text("age,arm\n" + "".join(f"{20 + row % 60},{'ab'[row % 2]}\n" for row in range(records)))
+        return processor(lambda: workload.encode(Records(path, columns, print), step=STEP))
+
+    grown("a vector from CSV: seconds", "records", vector, [10_000, 100_000, 1_000_000], 1.1, table, bar)
+
+
+def test_more_coalitions(table: Table, bar: Bar) -> None:
+    """Every pair that may collude, of an execution of IncA in which one in ten left for good."""
+    by_pairs = {math.comb(parties, 2): parties for parties in (40, 80, 160)}
+
+    def every(pairs: int) -> float:
+        transcript = make_execution(by_pairs[pairs]).transcript()
+
+        def tried() -> int:
+            batches = CoalitionSolver(transcript).batches
+            assert batches is not None
+            return sum(len(batch.last) for batch in batches.tried(range(by_pairs[pairs]), 2))
+
+        return processor(tried, 1)
+
+    grown("every pair tried: seconds", "coalitions", every, list(by_pairs), 1.3, table, bar)
 
 
 def test_receipts_of_more_parties(tmp_path: Path, table: Table, bar: Bar) -> None:
