@@ -90,6 +90,8 @@ export async function answering(folder) {
       const [one, other] = await Promise.all(receipts.map((receipt) => form.receiptOf(studyOf(study), receipt)));
       return form.isFork(one, other);
     },
+    check: ({ line, content, signature }) => form.isSigned(line, "link", fromHex(content), fromHex(signature)),
+    sign: async ({ secret, content }) => toHex(await form.signed(fromHex(secret), "link", fromHex(content))),
     admit: ({ study, voucher }) => form.isAdmitted(study, voucherOf(voucher)),
   };
   return async ({ call, ...given }) => {

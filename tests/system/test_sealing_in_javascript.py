@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.node.mailbox import mailbox_bytes, open_with
-from quietmean.node.net import Identity
+from quietmean.node.net import Identity, Purpose
+from quietmean.node.net.identity import format_public_key
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import open_excerpt, read_whole
 from quietmean.protocols.committee.design import encode
@@ -31,9 +32,10 @@ from support.committee_study import CommitteeStudy
 from support.committee_world import CommitteeWorld, identity, mailbox
 from support.form_studies import INVITATION, RandomStudy, differences, shown_voucher, study_of, voucher_for
 from support.javascript import answers_of, asked, mutated
+from support.small_order import forged, keys_of_small_order
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/sealing_vectors.json").read_text())
-STUDIES, BATCHES = 500, 10
+STUDIES, BATCHES = 500, 20
 TABLE = StatedValue(np.zeros(4), np.ones(4), (LinearRelation(np.arange(1, 4), np.ones(3, dtype=np.int64), 0.0, 2.0),))
 
 
@@ -134,6 +136,30 @@ def test_seeds_and_their_streams_are_those_of_members() -> None:
         words = BitStream(derived).words(33)
         assert halves == np.column_stack([words >> np.uint64(32), words & np.uint64(2**32 - 1)]).ravel().tolist()
         assert units == BitStream(derived).uniform(33).tolist()
+
+
+def test_signatures_are_those_of_members_and_no_key_lets_anybody_sign(tmp_path: Path) -> None:
+    own, content = Identity.generate(), b"anything"
+    right = own.sign(Purpose.LINK, content)
+    question = {"call": "sign", "secret": own.private_key.private_bytes_raw().hex(), "content": content.hex()}
+    assert answers_of([question]) == [right.hex()]
+    good = {"call": "check", "line": own.public_key, "content": content.hex(), "signature": right.hex()}
+    # The last digit of 32 bytes has bits that no byte uses.
+    respelt = own.public_key[:-2] + chr(ord(own.public_key[-2]) + 1) + "="
+    changes = [{"line": line} for line in (respelt, own.public_key[:-1], own.public_key[8:], "", Identity.generate().public_key)]
+    changes += [
+        {"content": b"another".hex()},
+        {"signature": right[:-1].hex()},
+        {"signature": own.sign(Purpose.FILE, content).hex()},
+    ]
+    forgeries = {key: forged(key, Purpose.LINK.label + content) for key in keys_of_small_order()}
+    small = [
+        good | {"line": format_public_key(key), "signature": made.hex()} for key, made in forgeries.items() if made is not None
+    ]
+    assert answers_of([good, *(good | change for change in changes), *small]) == [True] + [False] * (len(changes) + len(small))
+    # Browsers take them.
+    careless = mutated(tmp_path / "form", "signatures", " || !isSafe(raw)", "")
+    assert sum(answers_of(small, careless)) >= 8
 
 
 # --- whole contributions ---
@@ -285,30 +311,41 @@ def test_a_browser_that_cannot_seal_is_known_before_anything_is_entered() -> Non
 # --- vouchers ---
 
 
-@pytest.mark.parametrize("weight", [None, 1.0, 1.5, 1e16, 1.25e22, 123456.0])
-def test_a_voucher_is_read_from_its_file_and_from_a_link(weight: float | None) -> None:
-    registrar = Registrar(identity("registrar"), INVITATION, 3)
-    made = registrar.make(1, weight)
-    ((name, content),) = made.files.items()
-    secret, admission = registrar.own(1).private_key.private_bytes_raw(), made.vouchers[name].admission.to_bytes()
-    link = base64.urlsafe_b64encode(secret + admission).decode().rstrip("=")
-    texts = [content.decode(), content.decode().replace("\n", "\r\n"), link, base64.b64encode(secret + admission).decode()]
-    shown = {"secret": secret.hex(), "admission": admission.hex()}
-    assert answers_of([{"call": "readVoucher", "text": text} for text in texts]) == [shown] * 4
-    world = CommitteeWorld(Committee(5), contributors=2, vouchers=2)
-    study = study_of(world.session)
-    own = {"call": "admit", "study": study, "voucher": shown}
-    another = {"secret": Identity.generate().private_key.private_bytes_raw().hex(), "admission": shown["admission"]}
-    changed = shown | {"admission": ("0" if shown["admission"][-1] != "0" else "1").join([shown["admission"][:-1], ""])}
-    changes = [
-        own | {"study": study | {"invitation": "cd" * 32}},
-        own | {"study": study | {"registrar": Identity.generate().public_key}},
-        own | {"study": study | {"program": study["program"] | {"weight": 2e22}}},
-        own | {"voucher": another},
-        own | {"voucher": changed},
-    ]
-    # Where the study's weight is the only bound, the drop checks it.
-    assert answers_of([own, *changes]) == [True, False, False, weight is None, False, False]
+WEIGHTS = [None, 1.0, 1.5, 1e16, 1.25e22, 123456.0]
+
+
+def test_a_voucher_is_read_from_its_file_and_from_a_link() -> None:
+    questions, expected = [], []
+    for weight in WEIGHTS:
+        registrar = Registrar(identity("registrar"), INVITATION, 3)
+        made = registrar.make(1, weight)
+        ((name, content),) = made.files.items()
+        secret, admission = registrar.own(1).private_key.private_bytes_raw(), made.vouchers[name].admission.to_bytes()
+        link = base64.urlsafe_b64encode(secret + admission).decode().rstrip("=")
+        assert link == made.fragments[name]
+        texts = [content.decode(), content.decode().replace("\n", "\r\n"), link, base64.b64encode(secret + admission).decode()]
+        questions += [{"call": "readVoucher", "text": text} for text in texts]
+        expected += [{"secret": secret.hex(), "admission": admission.hex()}] * len(texts)
+    assert answers_of(questions) == expected
+
+
+def test_a_voucher_is_for_one_study_and_key_and_for_a_weight() -> None:
+    study, questions, expected = study_of(CommitteeWorld(Committee(5), contributors=2, vouchers=2).session), [], []
+    for weight in WEIGHTS:
+        shown = shown_voucher("contributor 2", voucher_for("contributor 2", weight))
+        last = "0" if shown["admission"][-1] != "0" else "1"
+        own = {"call": "admit", "study": study, "voucher": shown}
+        changes: list[dict[str, Any]] = [
+            {"study": study | {"invitation": "cd" * 32}},
+            {"study": study | {"registrar": Identity.generate().public_key}},
+            {"voucher": shown | {"secret": shown_voucher("another", None)["secret"]}},
+            {"voucher": shown | {"admission": shown["admission"][:-1] + last}},
+            # Where the study's weight is the only bound, the drop checks it.
+            {"study": study | {"program": study["program"] | {"weight": 2e22}}},
+        ]
+        questions += [own, *(own | change for change in changes)]
+        expected += [True, False, False, False, False, weight is None]
+    assert answers_of(questions) == expected
 
 
 def test_what_is_no_voucher_is_refused() -> None:
