@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from quietmean.form import FormPage
+from quietmean.protocols.committee.contribution import read_header
 from support.browsers import FORMS, SIZES, wrong_on
 from support.survey import Survey
 
@@ -164,6 +166,41 @@ def test_offline_nothing_is_lost_and_the_same_file_is_sent_again(browser: Any, s
         assert stored == ["contributor,digest,receipt,why"]
 
 
+def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
+    def chosen(person: Visitor, *files: tuple[str, bytes]) -> str:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        paths = [folder / name for name, _ in files]
+        for path, (_, content) in zip(paths, files, strict=True):
+            path.write_bytes(content)
+        person.page.set_input_files("#logs", paths)
+        person.page.locator("#fate", has_not_text="reads these files").wait_for()
+        return str(person.page.inner_text("#fate"))
+
+    with survey.served(port), visiting(browser, survey) as one, visiting(browser, survey) as other:
+        for number, person in enumerate((one, other), 1):
+            person.visit(survey.fragment(number))
+            person.fill(*PEOPLE[0][:5])
+            person.agree()
+            person.wait(ARRIVED)
+        (first,), (second,) = one.files, other.files
+        dealer = read_header(survey.session, second).contributor
+        result = ("m1.sums", survey.result_of([first]))
+        logs = [
+            (f"m{n}.dropped", survey.log_of(n, [first, second], {dealer: "its shares contradict each other"})) for n in (1, 2)
+        ]
+        assert "Too few files" in chosen(other, result)
+        assert chosen(one, result) == "Your answer is counted in this result."
+        assert chosen(other, result, *logs) == (
+            "Members read your answer, and left it out. The reason: its shares contradict each other."
+        )
+        forgetting = [(f"m{n}.dropped", survey.log_of(n, [first], {})) for n in (1, 2)]
+        assert "The receipt proves that" in chosen(other, result, *forgetting)
+        # One member may lie: of one log nothing follows.
+        assert "Too few files" in chosen(other, result, forgetting[0])
+        # A result that nobody signed is no result.
+        assert "changed on the way" in chosen(one, ("m1.sums", result[1].replace(survey.session.session, b"x" * 32)))
+
+
 def changed(survey: Survey, before: bytes, after: bytes) -> FormPage:
     """The page with other bytes in its data, as a server could give it that is not the coordinator's."""
     assert before in survey.page.content
@@ -205,6 +242,21 @@ def test_a_voucher_of_another_study_or_none_opens_nothing(browser: Any, survey: 
         person.page.fill("#voucher", f"https://elsewhere.example.org/#{survey.fragment(14)}")
         person.page.click("#use")
         person.wait("good for one answer")
+
+
+def test_a_page_on_a_disk_sends_to_the_same_drop(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
+    saved = tmp_path / "form.html"
+    saved.write_bytes(survey.page.content)
+    with survey.served(port) as box, visiting(browser, survey) as person:
+        person.page.goto(saved.as_uri())
+        person.page.fill("#voucher", survey.fragment(18))
+        person.page.click("#use")
+        person.wait("good for one answer")
+        person.fill(*PEOPLE[1][:5])
+        person.agree()
+        person.wait(ARRIVED)
+        assert len(box) == 1
+        assert not person.said
 
 
 def test_a_browser_without_these_keys_is_told_so(browser: Any, survey: Survey, port: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,13 +17,14 @@ from quietmean.form import FormPage, form_page
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, run_members
 from quietmean.node.net import Identity
 from quietmean.planning.automatic import Choice
+from quietmean.protocols.committee.contribution import header_digest
 from quietmean.protocols.committee.lists import HeldInMemory
 from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import Seed
 from quietmean.randomness.noise import SecureNoise
-from quietmean.studies.agreement.contribution import session_of
+from quietmean.studies.agreement.contribution import DropLog, session_of
 from quietmean.studies.agreement.program import EncodingProgram, program_digest
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.voucher import MadeVouchers, Registrar
@@ -52,8 +53,14 @@ class Survey:
     def __post_init__(self) -> None:
         self.registrar = Identity.generate()
         fields = {"unit": "record", "delta": 1e-6, "ask": list(self.ask), "name": self.name}
-        given = {"registrar": self.registrar.public_key, "vouchers": self.vouchers, "verified": True, "largest_weight": 1.0}
-        self.study = CommitteeStudy(self.folder, fields, {**given, **self.committee}, MEMBERS, ())
+        given = {
+            "registrar": self.registrar.public_key,
+            "vouchers": self.vouchers,
+            "verified": True,
+            "largest_weight": 1.0,
+            "minimum": 1,
+        }
+        self.study = CommitteeStudy(self.folder, fields, {**given, "verified": True, **self.committee}, MEMBERS, ())
         self.choice: Choice = self.study.sealed.choice()
         program = program_digest(self.study.sealed.study.workload, self.choice.plan)
         self.sealed: Sealed = self.study.sealed.with_program(program, self.study.identities["m1"])
@@ -81,6 +88,16 @@ class Survey:
 
     def opened(self, files: Sequence[bytes]) -> CheckedResult:
         """What the members open of these files, by their own keys and code."""
+        return check_result(self.session, read_result(self.session, self.result_of(files)))
+
+    def log_of(self, member: int, files: Sequence[bytes], left_out: Mapping[str, str]) -> bytes:
+        """What a member says that it read of the drop: these files, of which it leaves some out."""
+        digests = b"".join(header_digest(raw) or b"" for raw in files)
+        identity = self.study.identities[self.sealed.computing[member].name]
+        return DropLog.sign(identity, self.session, digests, left_out).to_file()
+
+    def result_of(self, files: Sequence[bytes]) -> bytes:
+        """The file with the result that members sign."""
         sealer, machines = MailboxSealer(), {}
         for number, entry in enumerate(self.sealed.computing):
             mailbox = self.study.keys[entry.name].mailbox
@@ -93,7 +110,7 @@ class Survey:
             machines[number] = CommitteeMachine(self.session, number, signer, sealer, opener, held, noise)
         states, _ = run_members(machines)
         done = next(state for state in states.values() if state.has_result)
-        return check_result(self.session, read_result(self.session, done.result.content))
+        return done.result.content
 
     @contextmanager
     def served(self, port: int, page: FormPage | None = None, clock: Callable[[], float] = time.time) -> Iterator[DropBox]:

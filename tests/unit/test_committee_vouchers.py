@@ -346,6 +346,30 @@ def test_a_voucher_is_printed_as_a_code_of_its_text(office: Path, capsys: pytest
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_links_of_vouchers_are_made_for_a_page_and_are_as_secret(office: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "study vouchers study.invitation https://drop.example.org --key registrar.key --number 2 --qr"
+    document = told(line, capsys)
+    assert [Path(name).name for name in document["vouchers"]] == ["01.voucher", "02.voucher"]
+    links = office / "study.vouchers" / "links.csv"
+    assert (links.stat().st_mode & 0o077) == 0
+    head, *rows = [row.split(",") for row in links.read_text().splitlines()]
+    assert head == ["voucher", "link"]
+    assert [name for name, _ in rows] == ["01.voucher", "02.voucher"]
+    for name, link in rows:
+        assert re.fullmatch(r"https://drop\.example\.org#[A-Za-z0-9_-]{139}", link)
+        (drawn,) = re.findall(r'<path [^>]*d="([^"]*)"', links.with_name(f"{name}.svg").read_text())
+        assert drawn == re.findall(r'd="([^"]*)"', segno.make(link.encode(), error="m", micro=False).svg_inline(scale=4))[0]
+    told(line, capsys)
+    (office / "keys.txt").write_text(Identity.generate().public_key + "\n")
+    page = "study vouchers study.invitation https://drop.example.org --key registrar.key --out other"
+    for wrong, reason in (
+        (f"{page} --own-keys keys.txt", "Leave the page out"),
+        (page.replace("https://", "ftp://"), "Write https://HOST"),
+    ):
+        fails(shlex.split(wrong), capsys, reason)
+    assert not (office / "other").exists()
+
+
 def test_without_the_library_no_voucher_is_made(
     office: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Workload, registry
 from quietmean.statistics.program import NoProgram, VectorProgram
-from quietmean.studies.agreement.contribution import sharing_of
+from quietmean.studies.agreement.contribution import session_of, sharing_of
 from quietmean.studies.agreement.program import EncodingProgram, program_digest, require_program
+from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from support.drawn_programs import drawn_columns, drawn_programs, drawn_records
 from support.every_kind import statistics_of
+from support.survey import Survey
 
 SEED = 20261130
 
@@ -125,3 +128,14 @@ def test_another_program_is_refused_and_none_is_said_of_studies_without() -> Non
     others = [_terms(f"mean(pay in 0..{bound})") for bound in (100, 200)]
     digests = [program_digest(each.workload, each.choice(40).plan) for each in others]
     assert all(one != other for one, other in pairwise([digest, *digests]))
+
+
+def test_who_takes_part_finds_another_program_before_anything_is_signed(tmp_path: Path) -> None:
+    survey = Survey(tmp_path, ask=("mean(pay in 0..200000)",), vouchers=5)
+    assert session_of(survey.sealed, survey.choice.plan).session.hex() == survey.sealed.digest
+    other = survey.study.sealed.with_program("0" * 64, survey.study.identities["m1"])
+    # It is another session, signed by its coordinator all the same.
+    assert len({survey.study.sealed.digest, survey.sealed.digest, other.digest}) == 3
+    assert Sealed.verified(other.signed) == other
+    with pytest.raises(InputError, match="another encoding program"):
+        session_of(other, survey.choice.plan)

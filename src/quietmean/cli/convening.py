@@ -193,9 +193,9 @@ def vouchers_command(
         else "each back. It goes beside its key, as NAME.voucher beside NAME.key."
     )
     made = f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}."
-    print_lines(
-        [made, *rows([ShortFact("by", registrar.public_key), ShortFact("for", invitation_terms.digest)]), *indented("Hand", to)]
-    )
+    facts = [ShortFact("by", registrar.public_key), ShortFact("for", invitation_terms.digest)]
+    facts += [ShortFact("links", str(place / "links.csv"))] if links else []
+    print_lines([made, *rows(facts), *indented("Hand", to)])
 
 
 def _links(page: str, fragments: dict[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import { keyLine, publicKeyOf } from "./signatures.js";
 import { derived, unitNumbers } from "./streams.js";
 import { isAdmitted, voucherOf } from "./vouchers.js";
 
+const READING = "The page reads these files.";
 const UNSAFE = "This address is not safe for answers. Open the page by https.";
 const NEEDS = "This browser cannot seal your answers. Use a newer one.";
 
@@ -103,6 +104,8 @@ class Page {
       this.answer();
     };
     at("again").onclick = () => this.send();
+    // The same files may be chosen again, with other content.
+    at("logs").onclick = () => (at("logs").value = "");
     at("logs").onchange = () => this.judge([...at("logs").files]);
     at("forget").onclick = async () => {
       await forget(this.session);
@@ -229,6 +232,7 @@ class Page {
   }
 
   async judge(files) {
+    at("fate").textContent = READING;
     let text;
     try {
       text = await this.verdict(files);
