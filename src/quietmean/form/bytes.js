@@ -32,7 +32,7 @@ export const toBase64 = (bytes) => btoa(Array.from(bytes, (byte) => String.fromC
 // From base64 or its variant for addresses, with padding or without.
 export function fromBase64(text) {
   try {
-    if (!/^[\w+/-]*={0,2}$/.test(text)) throw new TypeError("It has other characters.");
+    if (!/^[-\w+/]*={0,2}$/.test(text)) throw new TypeError("It has other characters.");
     return Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0));
   } catch {
     throw new Error("A text is not base64. Copy it again, from its beginning to its end.");
