@@ -33,6 +33,7 @@ export function vectorOf(record, cells) {
   for (const [name, ...given] of record.operations) {
     if (name === "constant") made.push(given[0] === null ? NaN : given[0]);
     else if (name === "cell") made.push(cells[given[0]]);
+    else if (name === "look up") made.push(record.tables[given[0]][made[given[1]]]);
     else if (Object.hasOwn(OPERATIONS, name)) made.push(OPERATIONS[name](...given.map((place) => made[place])));
     else throw new Error("This study is of a newer version. Open its newest page.");
   }

@@ -37,8 +37,8 @@ _OPERATIONS: dict[str, Callable[..., Array]] = {
     "nearest": lambda a: np.rint(a) + 0.0,
     "choose": lambda a, b, c: _choose(a != 0.0, b, c),
 }
-# The first two: a number of its own, and the cell of a column, by its place.
-CONSTANT, CELL = "constant", "cell"
+# A number of its own; the cell of a column, by its place; and the number of a table, by the table's place, at a whole value.
+CONSTANT, CELL, LOOK_UP = "constant", "cell", "look up"
 # A page has room for as many operations, and runs them at once.
 MOST_OPERATIONS = 20_000
 Operation = tuple[str | int | float | None, ...]
@@ -57,11 +57,13 @@ class VectorProgram:
     """What makes the vector (d,) of a record of the ``columns``.
 
     ``operations``: each with the places of those before it whose values it takes; ``values``: the place of each coordinate.
+    ``tables``: of numbers that are looked up.
     """
 
     columns: tuple[Column, ...]
     operations: tuple[Operation, ...] = field(repr=False)
     values: tuple[int, ...] = field(repr=False)
+    tables: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, workload: Workload) -> VectorProgram:
@@ -87,7 +89,7 @@ class VectorProgram:
                     "or let contributors use quietmean send."
                 ) from None
         places = np.concatenate(parts, axis=1)[0].tolist()
-        return cls(tuple(workload.columns), *_needed(tape.operations, places))
+        return cls(tuple(workload.columns), *_needed(tape.operations, places), tuple(tape.tables))
 
     def vectors(self, records: Array) -> Array:
         """The vector of each record by itself, shape (rows, d), from cells, shape (rows, columns), NaN where one is missing."""
@@ -98,6 +100,9 @@ class VectorProgram:
                 made.append(np.full(len(records), value))
             elif name == CELL:
                 made.append(np.asarray(records[:, cast("int", given[0])], dtype=np.float64))
+            elif name == LOOK_UP:
+                table, place = np.array(self.tables[cast("int", given[0])]), made[cast("int", given[1])]
+                made.append(table[place.astype(np.int64)])
             else:
                 made.append(_OPERATIONS[str(name)](*(made[cast("int", place)] for place in given)))
         return np.column_stack([made[place] for place in self.values])
@@ -108,6 +113,7 @@ class VectorProgram:
             "columns": [_described(column) for column in self.columns],
             "operations": [list(operation) for operation in self.operations],
             "values": list(self.values),
+            "tables": [list(table) for table in self.tables],
         }
 
 
@@ -122,16 +128,20 @@ def _needed(operations: Sequence[Operation], values: Sequence[int]) -> tuple[tup
     """The operations that values depend on, numbered anew, and the values' places."""
     needed = set(values)
     for place in range(len(operations) - 1, -1, -1):
-        name, *given = operations[place]
-        if place in needed and name not in (CONSTANT, CELL):
-            needed.update(cast("list[int]", given))
+        if place in needed:
+            needed.update(cast("tuple[int, ...]", operations[place][_own(operations[place]) :]))
     renumbered = {place: number for number, place in enumerate(sorted(needed))}
     kept: list[Operation] = []
     for place in renumbered:
-        name, *given = operations[place]
-        own = given if name in (CONSTANT, CELL) else [renumbered[cast("int", each)] for each in given]
-        kept.append((name, *own))
+        own = _own(operations[place])
+        taken = (renumbered[cast("int", each)] for each in operations[place][own:])
+        kept.append((*operations[place][:own], *taken))
     return tuple(kept), tuple(renumbered[place] for place in values)
+
+
+def _own(operation: Operation) -> int:
+    """How much of an operation stands before the places of those whose values it takes."""
+    return 2 if operation[0] in (CONSTANT, CELL, LOOK_UP) else 1
 
 
 class _Tape:
@@ -140,6 +150,7 @@ class _Tape:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self._places: dict[Operation, int] = {}
+        self.tables: list[tuple[float, ...]] = []
 
     def put(self, *operation: str | int | float | None) -> int:
         # 0.0 and -0.0, and 1 and 1.0, are equal keys.
@@ -199,6 +210,15 @@ class _Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def astype(self, kind: Any) -> _Traced:
         """All numbers are doubles, and truths 1 or 0."""
         return self
+
+    def looked_up(self, table: Array) -> _Traced:
+        """The numbers of a table at these whole values, which lie in it."""
+        numbers, tables = tuple(table.tolist()), self.tape.tables
+        if numbers not in tables:
+            tables.append(numbers)
+        number = tables.index(numbers)
+        places = [self.tape.put(LOOK_UP, number, place) for place in self.places.ravel().tolist()]
+        return _Traced(self.tape, np.array(places, dtype=np.int64).reshape(self.shape))
 
     def reshape(self, *shape: Any) -> _Traced:
         return _Traced(self.tape, self.places.reshape(*shape))
@@ -264,6 +284,7 @@ _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.less_equal: lambda tape, a, b: tape.apply("<=", a, b),
     np.greater: lambda tape, a, b: tape.apply("<", b, a),
     np.greater_equal: lambda tape, a, b: tape.apply("<=", b, a),
+    np.maximum: lambda tape, a, b: tape.apply("most", a, b),
     np.equal: lambda tape, a, b: tape.apply("=", a, b),
     np.bitwise_and: lambda tape, a, b: tape.apply("least", a, b),
     np.bitwise_or: lambda tape, a, b: tape.apply("most", a, b),

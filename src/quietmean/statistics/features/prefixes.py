@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -112,10 +113,17 @@ class PrefixTable(Feature):
         return self.table.cuts()
 
     def encode(self, records: Records) -> Array:
-        groups, cells = np.divmod(self.table.place(records), self.cells)
-        encoded = np.zeros((len(cells), self.groups, self.cells))
-        encoded[np.arange(len(cells)), groups] = _code(self.cells)[cells]
-        return encoded.reshape(-1, self.size)
+        places: Any = self.axis.place(records)
+        groups: Any = np.zeros(len(places), dtype=np.int64) if self.by is None else self.by.place(records)
+        if isinstance(places, np.ndarray):
+            encoded = np.zeros((len(places), self.groups, self.cells))
+            encoded[np.arange(len(places)), groups] = _code(self.cells)[places]
+            return encoded.reshape(-1, self.size)
+        # The same as it is recorded for a program, which has room for the first row of the code alone.
+        behind = np.arange(self.cells) - places[:, None]
+        coded: Any = np.where(behind >= 0, np.maximum(behind, 0).looked_up(prefix_root(self.cells)), 0.0)
+        own = groups[:, None, None] == np.arange(self.groups)[:, None]
+        return np.where(own, coded[:, None, :], 0.0).reshape(-1, self.size)
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """A little of all cells is mixed into each, so that what is rounded stays a mixture of encodings."""
