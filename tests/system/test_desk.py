@@ -372,6 +372,16 @@ def test_another_user_of_the_machine_is_refused(desk: Running) -> None:
 
 
 @pytest.mark.slow
+def test_idle_connections_keep_nobody_from_the_pages(desk: Running) -> None:
+    """Whoever can connect here, another account of this machine too, may hold as many as it likes: the oldest give way."""
+    with contextlib.ExitStack() as held:
+        idle = [held.enter_context(socket.create_connection(("127.0.0.1", desk.port))) for _ in range(300)]
+        assert Browser(desk.port).enter(desk.token) == 303
+        idle[0].settimeout(10)
+        with contextlib.suppress(ConnectionResetError):
+            assert idle[0].recv(1) == b""
+
+
 def test_a_port_that_is_taken(desk: Running, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["site", "desk", "--port", str(desk.port), "--no-browser"])

@@ -31,7 +31,7 @@ from quietmean.node.net import (
     public_key_bytes,
 )
 from quietmean.node.net import link as link_module
-from quietmean.node.relay import Admission, RelayLimits, RelayServer, exchange
+from quietmean.node.relay import Admission, Front, FrontLimits, RelayLimits, RelayServer, exchange
 from quietmean.node.relay.connection import RelayConnection
 from quietmean.node.tunnel import BINARY, END_OF_HEAD, Dialer, Nonce, RelayError, Turned, frame
 from quietmean.node.tunnel.route import RelayAccess
@@ -50,6 +50,28 @@ SHARE: Final = hashlib.shake_128(b"share").digest(8 * DIMENSION)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too late is looked for more often."""
     monkeypatch.setattr(relay_server, "_SWEEP_SECONDS", 0.05)
+
+
+def test_who_is_evicted_at_once_is_dropped() -> None:
+    """Two connections in one step of the loop, and one place: the first was not even looked at."""
+
+    async def story() -> None:
+        ends = [socket.socketpair() for _ in range(2)]
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            limits = FrontLimits(connections=1, burst=10.0, rate=1.0, handshake=1.0, longest=5.0)
+            exchange_ = exchange.RelayExchange(Admission(), RelayLimits())
+            front = Front(listening, lambda: RelayConnection(exchange_), None, limits)
+            for ours, _ in ends:
+                front._accepted(ours, ("127.0.0.1", 1))
+            assert [ours.fileno() < 0 for ours, _ in ends] == [True, False]
+            assert (front.counts.accepted, front.counts.evicted) == (2, 1)
+            await asyncio.sleep(0.01)
+            await front.stop()
+        for _, theirs in ends:
+            assert theirs.recv(1) == b""
+            theirs.close()
+
+    asyncio.run(story())
 
 
 @contextlib.asynccontextmanager

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.core.http_server import HTTP_SERVER
 from quietmean.core.portability import open_private
 from quietmean.desk.access import LinkAccess, ProxyAccess, require_no_node_key
 from quietmean.desk.app import Desk, make_app
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.desk.starting import Here, Starter
 from quietmean.node.net import open_account_socket, open_socket
+from quietmean.node.relay import FrontLimits, web_server
 
-if TYPE_CHECKING:
-    import uvicorn
+# All who can connect are of one network, this machine: whoever holds most connections loses the oldest of them, and no rate
+# keeps the one person from these pages for whom they are.
+_LIMITS = FrontLimits(connections=128, burst=math.inf, rate=0.0, handshake=10, longest=600)
 
 
 def serve(site: SiteFolder, here: Here, say: Callable[[str], None], *, port: int = 0, browser: bool = True) -> None:
@@ -41,12 +43,12 @@ def serve(site: SiteFolder, here: Here, say: Callable[[str], None], *, port: int
         def stop() -> None:
             server.should_exit = True
 
-        server = _server(Desk(site, access, here, starter, stop))
+        server = _server(Desk(site, access, here, starter, stop), listening)
         say(access.address)
         with tempfile.TemporaryDirectory(prefix="quietmean-") as folder:
             if browser:
                 webbrowser.open(_opening(Path(folder), access).as_uri())
-            server.run(sockets=[listening])
+            server.serve_here()
 
 
 def serve_behind_proxy(
@@ -60,17 +62,15 @@ def serve_behind_proxy(
     path, proxy = socket_and_user
     with open_account_socket(path, proxy) as listening:
         try:
-            server = _server(Desk(site, access, here, say=say))
+            server = _server(Desk(site, access, here, say=say), listening)
             say(f"behind {access.origin}, at {path}")
-            server.run(sockets=[listening])
+            server.serve_here()
         finally:
             path.unlink(missing_ok=True)
 
 
-def _server(desk: Desk) -> uvicorn.Server:
-    import uvicorn
-
-    return uvicorn.Server(uvicorn.Config(make_app(desk), date_header=False, **HTTP_SERVER))
+def _server(desk: Desk, listening: Any) -> Any:
+    return web_server(make_app(desk), listening, _LIMITS, signals=True, date_header=False)
 
 
 def _opening(folder: Path, access: LinkAccess) -> Path:

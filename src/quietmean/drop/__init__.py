@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from quietmean.core.http_server import HTTP_SERVER
 from quietmean.drop.box import BATCH, DropBox, Dropped, WholeContribution
 from quietmean.node.net import Address, Identity, network_of
-from quietmean.node.relay import Buckets, Front, FrontLimits, open_entrance
+from quietmean.node.relay import Buckets, FrontLimits, open_entrance, web_server
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
 from quietmean.protocols.committee.session import CommitteeSession
@@ -205,7 +201,7 @@ class DropServer:
         supervisor = Supervisor()
         beside = Tasks(supervisor.fail)
         with open_entrance(self.address) as listening:
-            server = _Server(self._config(), listening, self.drop.limits)
+            server = self._server(listening)
 
             async def until_stopped() -> None:
                 await stop.wait()
@@ -219,52 +215,12 @@ class DropServer:
             finally:
                 await beside.stop()
 
-    def _config(self) -> uvicorn.Config:
+    def _server(self, listening: Any) -> Any:
         chain, key = self.certificate or (None, None)
-        return uvicorn.Config(
+        limits = self.drop.limits
+        return web_server(
             self.drop.app(),
-            http=H11Protocol,
-            ssl_certfile=chain,
-            ssl_keyfile=key,
-            timeout_keep_alive=5,
-            timeout_graceful_shutdown=10,
-            **HTTP_SERVER,
-        )
-
-
-class _Connection(H11Protocol):
-    """One connection, which tells when it is over."""
-
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
-        self.over = asyncio.Event()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Leave its place to others."""
-        self.over.set()
-        super().connection_lost(exc)
-
-
-class _Server(uvicorn.Server):
-    """Behind a front, as the relay is."""
-
-    def __init__(self, config: uvicorn.Config, listening: Any, limits: DropLimits) -> None:
-        super().__init__(config)
-        self._listening, self._limits = listening, limits
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signals: anyone who runs the server has handlers of its own."""
-        yield
-
-    async def startup(self, sockets: Any = None) -> None:
-        """Begin to listen."""
-        await super().startup(sockets)
-        limits = self._limits
-        self._front = Front(
-            self._listening,
-            lambda: _Connection(self.config, self.server_state, self.lifespan.state),
-            self.config.ssl,
+            listening,
             FrontLimits(
                 connections=limits.connections,
                 burst=limits.connections,
@@ -272,14 +228,11 @@ class _Server(uvicorn.Server):
                 handshake=limits.slow,
                 longest=2 * limits.slow,
             ),
+            ssl_certfile=chain,
+            ssl_keyfile=key,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=10,
         )
-        self._front.start()
-
-    async def shutdown(self, sockets: Any = None) -> None:
-        """Stop listening, and answer what was begun."""
-        self._front.close()
-        await super().shutdown(sockets)
-        await self._front.stop()
 
 
 __all__ = ["Drop", "DropBox", "DropLimits", "DropServer"]

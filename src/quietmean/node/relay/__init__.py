@@ -9,15 +9,17 @@ import ssl
 from asyncio import sslproto
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from quietmean.core.errors import InputError, named
 from quietmean.core.portability import allow_descriptors
-from quietmean.node.net import Acceptor, Address, HandshakePool, format_address, network_of, parse_address
+from quietmean.node.net import Address, format_address, parse_address
 from quietmean.node.relay.connection import WRITE_BUFFER, Admission, Buckets, RelayConnection, RelayLimits
 from quietmean.node.relay.exchange import RelayExchange
 from quietmean.node.relay.front import Front, FrontLimits
-from quietmean.node.tasks import Tasks, report_defect
+
+if TYPE_CHECKING:
+    from quietmean.node.relay.web import WebServer as WebServer
 
 # Descriptors that a process has besides its connections.
 _OTHER_DESCRIPTORS: Final = 64
@@ -65,36 +67,21 @@ def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
     return context
 
 
+def web_server(app: Any, listening: Any, limits: FrontLimits, *, signals: bool = False, **more: Any) -> WebServer:
+    """A server of an application, behind a front, which needs uvicorn: see :class:`~quietmean.node.relay.web.WebServer`."""
+    from quietmean.node.relay.web import WebServer
+
+    return WebServer(app, listening, limits, signals=signals, **more)
+
+
 def connections_possible(count: int) -> int:
     """How many connections are possible: so many, or what the system lets this process have; its own limit is raised for it."""
     return allow_descriptors(count + _OTHER_DESCRIPTORS) - _OTHER_DESCRIPTORS
 
 
 _SWEEP_SECONDS = 1.0
-_SHUTDOWN_SECONDS = 1.0
 # At the end parties are informed, and who takes longer to read that is dropped.
 _GOODBYE_SECONDS = 2.0
-
-
-class _Unproven:
-    """A connection that has proved nothing yet; perhaps its TLS handshake is not complete."""
-
-    def __init__(self, connection: RelayConnection, accepted: socket.socket) -> None:
-        self.connection = connection
-        self.task: asyncio.Task[None] | None = None
-        self._accepted: socket.socket | None = accepted
-
-    def take_socket(self) -> socket.socket | None:
-        accepted, self._accepted = self._accepted, None
-        return accepted
-
-    def cancel(self) -> None:
-        if self._accepted is not None:
-            self._accepted.close()
-            self._accepted = None
-        self.connection.abort()
-        if self.task is not None:
-            self.task.cancel()
 
 
 class RelayServer:
@@ -112,34 +99,36 @@ class RelayServer:
         names: Iterable[str] = (),
     ) -> None:
         self.limits = limits or RelayLimits()
-        self._acceptor = Acceptor(listening, lambda accepted, address: self._begin(accepted, str(address[0])))
         self._tls = tls
-        self._unproven: HandshakePool[_Unproven] = HandshakePool(self.limits.unproven)
-        self._places: dict[RelayConnection, _Unproven] = {}
-        # One stranger's handshake that fails in a way of its own must not end the service of all others.
-        self._shaking = Tasks(report_defect)
-        self._networks = Buckets(self.limits.burst_of_network, self.limits.rate_of_network)
-        self.exchange = RelayExchange(admission, self.limits, names, settled=self._settled)
+        self.exchange = RelayExchange(admission, self.limits, names)
+        front = FrontLimits(
+            connections=self.limits.unproven,
+            burst=self.limits.burst_of_network,
+            rate=self.limits.rate_of_network,
+            handshake=self.limits.unproven_seconds,
+            # The exchange ends those who are connected and prove nothing.
+            longest=3 * self.limits.unproven_seconds,
+        )
+        self._front = Front(listening, self._connection, tls, front, full=self._is_full, counts=self.exchange.counts)
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until ``stop`` is set; then everybody is informed, and the sockets are closed."""
         if self._tls is not None:
             _keep_tls_buffers_small()
         try:
-            self._acceptor.start()
+            self._front.start()
             ready()
             while not stop.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_SWEEP_SECONDS):
                         await stop.wait()
-                self._sweep()
+                self.exchange.sweep()
         finally:
             await self._close()
 
     async def _close(self) -> None:
-        self._acceptor.close()
-        for unproven in self._unproven:
-            unproven.cancel()
+        self._front.close()
+        await self._front.stop()
         self.exchange.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE_SECONDS):
@@ -149,62 +138,11 @@ class RelayServer:
             connection.abort()
         await asyncio.sleep(0)
 
-    def _sweep(self) -> None:
-        self.exchange.sweep()
-        now = self.exchange.now()
-        self._networks.forget_full(now)
+    def _is_full(self) -> bool:
+        return len(self.exchange.connections) >= self.limits.connections
 
-    # --- accepting -----------------------------------------------------------------------------------------------------
-
-    def _begin(self, accepted: socket.socket, host: str) -> None:
-        counts = self.exchange.counts
-        full = len(self.exchange.connections) >= self.limits.connections
-        if full or not self._networks.take(network_of(host), self.exchange.now()):
-            counts.refused += 1
-            accepted.close()
-            return
-        counts.accepted += 1
-        accepted.setblocking(False)
-        if self._unproven.full:
-            evicted = self._unproven.next_to_evict()
-            self._free(evicted)
-            evicted.cancel()
-            counts.evicted += 1
-        unproven = _Unproven(RelayConnection(self.exchange), accepted)
-        self._unproven.add(unproven, host)
-        self._places[unproven.connection] = unproven
-        unproven.task = self._shaking.spawn(self._shake_hands(unproven))
-
-    async def _shake_hands(self, unproven: _Unproven) -> None:
-        accepted, loop = unproven.take_socket(), asyncio.get_running_loop()
-        if accepted is None:
-            return
-        with contextlib.suppress(OSError):
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            # From here on the transport owns the socket.
-            if self._tls is None:
-                await loop.connect_accepted_socket(lambda: unproven.connection, accepted)
-            else:
-                await loop.connect_accepted_socket(
-                    lambda: unproven.connection,
-                    accepted,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=self.limits.unproven_seconds,
-                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-                )
-        except OSError:
-            self.exchange.counts.refused += 1
-            self._free(unproven)
-
-    def _settled(self, connection: RelayConnection) -> None:
-        unproven = self._places.get(connection)
-        if unproven is not None:
-            self._free(unproven)
-
-    def _free(self, unproven: _Unproven) -> None:
-        self._unproven.remove(unproven)
-        self._places.pop(unproven.connection, None)
+    def _connection(self) -> RelayConnection:
+        return RelayConnection(self.exchange)
 
 
 def _keep_tls_buffers_small() -> None:
@@ -223,4 +161,5 @@ __all__ = [
     "open_entrance",
     "outer_tls",
     "parse_entrance",
+    "web_server",
 ]

@@ -196,6 +196,8 @@ class RelayConnection(asyncio.BufferedProtocol):
     def __init__(self, exchange: Owner) -> None:
         self.exchange = exchange
         self.stage = Stage.HEAD
+        # Once it has proved an identity, or is lost.
+        self.settled = asyncio.Event()
         self.proof: Proof | None = None
         self.nonce = fresh_bytes(NONCE_BYTES)
         self.host = ""
@@ -254,6 +256,7 @@ class RelayConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.stage = Stage.OVER
+        self.settled.set()
         self.exchange.lost(self)
 
     def pause_writing(self) -> None:

@@ -39,8 +39,6 @@ class RelayExchange:
     """The state of one relay.
 
     ``names``: hosts under which parties dial this relay; without any, the one that each asks for is believed.
-
-    ``settled``: called with each connection that has proved an identity, or has ended.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class RelayExchange:
         limits: RelayLimits,
         names: Iterable[str] = (),
         now: Callable[[], float] = time.monotonic,
-        settled: Callable[[RelayConnection], None] = lambda connection: None,
     ) -> None:
         self._now = now
         self.limits = limits
@@ -58,7 +55,6 @@ class RelayExchange:
         self.counts = Counts()
         self._admission = admission
         self._names = frozenset(name.lower() for name in names)
-        self._settled = settled
         self._attending: dict[Label, RelayConnection] = {}
         self._waiting: dict[bytes, _Waiting] = {}
         self._calls_by: dict[bytes, int] = defaultdict(int)
@@ -82,7 +78,7 @@ class RelayExchange:
         """Do what a party asks for. Raises :class:`PeerError` if it is not who it says, or may not do that now."""
         self._require_identity(connection, proof)
         connection.proof = proof
-        self._settled(connection)
+        connection.settled.set()
         match proof.role:
             case "attend" | "visit":
                 self._attend(connection, proof)
@@ -183,7 +179,6 @@ class RelayExchange:
     def lost(self, connection: RelayConnection) -> None:
         """Forget a connection that has ended, and close the other end of its pair."""
         self.connections.discard(connection)
-        self._settled(connection)
         partner, connection.partner = connection.partner, None
         proof = connection.proof
         if proof is not None and self._attending.get((proof.group, proof.label)) is connection:
