@@ -32,6 +32,7 @@ from quietmean.core.file_kinds import SESSION_RECEIPT, read_json, study_and_part
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of
 from quietmean.core.readable import printable as readable_line
+from quietmean.statistics.kinds.synthetic_table import SyntheticTable
 from quietmean.statistics.printed import lines_of_terms, notes_of, sentences_about
 from quietmean.statistics.questions import as_name
 from quietmean.statistics.tidy import about_n
@@ -210,10 +211,12 @@ class Pages:
 
 
 def next_step(document: Mapping[str, Any], receipt: str, named: str | None = None) -> str:
-    """What comes after a result: of a first look the study that it is for, else a look at what was paid.
+    """What comes after a result: of a first look the study that it is for, of tables for rows these, else what was paid.
 
-    ``named``: how the second names the receipt, where it need not.
+    ``named``: how the last names the receipt, where it need not.
     """
+    if any(answer.get("kind") == SyntheticTable.name for answer in document.get("statistics", ())):
+        return f"study synthesize {quote(receipt)} --out synthetic.csv"
     proposed = ProposedBounds.of_result(document).columns
     if not proposed:
         return f"verify receipt {quote(receipt) if named is None else named}".rstrip()
