@@ -166,6 +166,35 @@ def test_offline_nothing_is_lost_and_the_same_file_is_sent_again(browser: Any, s
         assert stored == ["contributor,digest,receipt,why"]
 
 
+def test_two_people_of_one_device_answer_one_after_the_other(browser: Any, survey: Survey, port: int) -> None:
+    with visiting(browser, survey) as device:
+        with survey.served(port):
+            device.visit(survey.fragment(5))
+            device.fill(*PEOPLE[0][:5])
+        device.agree()
+        device.wait("not sent yet")
+        with survey.served(port) as box:
+            device.visit(survey.fragment(6))
+            device.fill(*PEOPLE[1][:5])
+            device.agree()
+            device.wait(ARRIVED)
+            assert len(box) == 1
+            # The first one's file waits, whoever opens the page.
+            device.visit()
+            device.wait(ARRIVED)
+            assert len(box) == 2
+            for number in 5, 6:
+                device.visit(survey.fragment(number))
+                assert ARRIVED in device.state
+            device.page.click("#forget")
+            device.wait("has forgotten")
+            device.visit(survey.fragment(6))
+            assert "good for one answer" in device.state
+            device.visit(survey.fragment(5))
+            assert ARRIVED in device.state
+        assert len(set(device.files)) == 2
+
+
 def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
     def chosen(person: Visitor, *files: tuple[str, bytes]) -> str:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))

@@ -27,7 +27,16 @@ async function transaction(mode, ask) {
   }
 }
 
-// By the session of its study: {contributor, file, digest, receipt}.
-export const keptOf = (session) => transaction("readonly", (store) => store.get(session));
-export const keep = (session, value) => transaction("readwrite", (store) => store.put(value, session));
-export const forget = (session) => transaction("readwrite", (store) => store.delete(session));
+const keyOf = (session, contributor) => `${session} ${contributor}`;
+
+// All of a study, by its session: {contributor, file, digest} or {contributor, digest, receipt, why}. A device may have several
+// owners of vouchers.
+export async function keptOf(session) {
+  const all = IDBKeyRange.bound(keyOf(session, ""), keyOf(session, "\uffff"));
+  return (await transaction("readonly", (store) => store.getAll(all))) ?? [];
+}
+
+export const keep = (session, value) =>
+  transaction("readwrite", (store) => store.put(value, keyOf(session, value.contributor)));
+export const forget = (session, contributor) =>
+  transaction("readwrite", (store) => store.delete(keyOf(session, contributor)));

@@ -89,10 +89,12 @@ class Page {
     at("questions").replaceChildren(...this.questions.map(({ field }) => field));
     show("reads");
     this.listen();
-    this.kept = await keptOf(this.session);
-    if (this.kept) await this.resume();
+    const all = await keptOf(this.session);
+    // What is not sent yet comes first.
+    this.kept = all.find(({ receipt }) => !receipt) ?? all.at(-1);
+    if (fragment) await this.use(fragment);
+    else if (this.kept) await this.resume();
     else if (Date.now() > this.study.end.getTime()) this.over();
-    else if (fragment) await this.use(fragment);
     else this.askVoucher("This study asks you to take part. Give your voucher first.");
   }
 
@@ -108,7 +110,7 @@ class Page {
     at("logs").onclick = () => (at("logs").value = "");
     at("logs").onchange = () => this.judge([...at("logs").files]);
     at("forget").onclick = async () => {
-      await forget(this.session);
+      await forget(this.session, this.kept.contributor);
       hide("receipt", "after");
       say("This device has forgotten it. Close this page.");
     };
@@ -135,13 +137,16 @@ class Page {
       this.voucher = voucher;
     } catch (error) {
       at("no-voucher").textContent = error.message;
-      this.askVoucher("This study needs a voucher.");
-      return;
+      return this.askVoucher("This study needs a voucher.");
     }
     at("voucher").value = "";
     hide("entry");
+    this.contributor = keyLine(await publicKeyOf(this.voucher.secret));
+    this.kept = (await keptOf(this.session)).find(({ contributor }) => contributor === this.contributor);
+    if (this.kept) return this.resume();
+    if (Date.now() > this.study.end.getTime()) return this.over();
     show("answers");
-    say("Your voucher is good for one answer. Answer below.");
+    return say("Your voucher is good for one answer. Answer below.");
   }
 
   async answer() {
@@ -158,8 +163,7 @@ class Page {
     at("send").disabled = true;
     say("Sealing your answers.");
     try {
-      const { voucher, study } = this;
-      const contributor = keyLine(await publicKeyOf(voucher.secret));
+      const { voucher, study, contributor } = this;
       const made = await inWorker(this.script, { study, cells: cells.map(({ value }) => value), voucher });
       this.kept = { ...made, contributor };
     } catch (error) {

@@ -114,14 +114,22 @@ class PrefixTable(Feature):
 
     def encode(self, records: Records) -> Array:
         places: Any = self.axis.place(records)
-        groups: Any = np.zeros(len(places), dtype=np.int64) if self.by is None else self.by.place(records)
-        if isinstance(places, np.ndarray):
-            encoded = np.zeros((len(places), self.groups, self.cells))
-            encoded[np.arange(len(places)), groups] = _code(self.cells)[places]
-            return encoded.reshape(-1, self.size)
-        # The same as it is recorded for a program, which has room for the first row of the code alone.
+        groups: Any = None if self.by is None else self.by.place(records)
+        if not isinstance(places, np.ndarray):
+            return self._recorded(places, groups)
+        coded: Array = _code(self.cells)[places]
+        if groups is None:
+            return coded
+        encoded = np.zeros((len(places), self.groups, self.cells))
+        encoded[np.arange(len(places)), groups] = coded
+        return encoded.reshape(-1, self.size)
+
+    def _recorded(self, places: Any, groups: Any) -> Array:
+        """The same for a program that is recorded, which has room for the first row of the code alone."""
         behind = np.arange(self.cells) - places[:, None]
-        coded: Any = np.where(behind >= 0, np.maximum(behind, 0).looked_up(prefix_root(self.cells)), 0.0)
+        coded: Array = np.where(behind >= 0, np.maximum(behind, 0).looked_up(prefix_root(self.cells)), 0.0)
+        if groups is None:
+            return coded
         own = groups[:, None, None] == np.arange(self.groups)[:, None]
         return np.where(own, coded[:, None, :], 0.0).reshape(-1, self.size)
 
