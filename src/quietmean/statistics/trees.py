@@ -7,12 +7,13 @@ is a maximum spanning tree over the mutual information of released pairs (Chow a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
 from quietmean.randomness.stream import BitStream, Seed
+from quietmean.statistics.rows_to_tables import brought_to
 
 Pair = tuple[int, int]
 
@@ -35,12 +36,14 @@ class PairTree:
     """A distribution of columns: those in ``order``, each after its parent, which is None where it depends on no other.
 
     ``alone``: the parts of the cells of each column. ``joint``: of each column and its parent, (parent's cells, own cells).
+    ``others``: tables of pairs that are no edges and tell more than noise, to which drawn rows are brought.
     """
 
     order: tuple[int, ...]
     parents: Mapping[int, int | None]
     alone: tuple[Array, ...]
     joint: Mapping[int, Array]
+    others: Mapping[Pair, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, alone: Sequence[NoisyTable], pairs: Mapping[Pair, NoisyTable]) -> PairTree:
@@ -53,15 +56,22 @@ class PairTree:
         for child, parent in parents.items():
             if parent is not None:
                 joint[child] = fitted[parent, child] if (parent, child) in fitted else fitted[child, parent].T
-        return cls(order, parents, singles, joint)
+        tree = cls(order, parents, singles, joint)
+        others = {pair: table for pair, table in fitted.items() if weights[pair] > 0 and pair not in tree.edges}
+        return replace(tree, others=others)
 
     @property
     def edges(self) -> set[Pair]:
         """The pairs of the tree, the first column first."""
         return {(min(child, parent), max(child, parent)) for child, parent in self.parents.items() if parent is not None}
 
+    @property
+    def kept(self) -> set[Pair]:
+        """The pairs that drawn rows have: of the tree, and the others."""
+        return self.edges | set(self.others)
+
     def draw(self, rows: int, seed: Seed) -> Ints:
-        """The cells of so many rows, (rows, columns); each row has exactly the tree's distribution.
+        """The cells of so many rows, (rows, columns); each row has exactly the tree's distribution, where it has no others.
 
         Rows are stratified: of those with one cell of the parent, each cell of the child gets its part, but for less than one
         row. Which of them get it is independent of all other columns.
@@ -75,7 +85,8 @@ class PairTree:
             for level, parts in enumerate(self.joint[column]):
                 here = np.flatnonzero(cells[:, parent] == level)
                 cells[here, column] = _stratified(parts, len(here), stream)
-        return cells
+        joint = {(parent, child): self.joint[child] for child, parent in self.parents.items() if parent is not None}
+        return brought_to(cells, joint | dict(self.others), seed) if self.others else cells
 
 
 def _stratified(parts: Array, rows: int, stream: BitStream) -> Ints:

@@ -227,7 +227,7 @@ def _compared(source: Source, cells: Ints) -> Iterator[TableMade]:
         worst = int(apart.argmax())
         yield TableMade(
             tuple(source.columns[place] for place in own),
-            len(own) == 1 or own in source.tree.edges,
+            len(own) == 1 or own in source.tree.kept,
             float(np.abs(off).sum() / 2),
             released.error * math.sqrt(2 / math.pi) * off.size / 2,
             off.size,
