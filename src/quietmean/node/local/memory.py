@@ -7,7 +7,6 @@ failed, or nothing. What is counted as sent are the frames that connections woul
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -153,9 +152,10 @@ class MemoryLink:
     def now(self, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
         """The answer, where nothing has to be waited for; None where it has to be asked for."""
         self._connect()
-        with contextlib.suppress(ConnectionError):
-            return self._network.now(self._party, self._peer, msgspec.structs.replace(request, number=1), payload)
-        return None
+        try:
+            return self._network.now(self._party, self._peer, request, payload)
+        except ConnectionError:
+            return None
 
     async def ask(
         self,

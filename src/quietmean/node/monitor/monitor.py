@@ -301,12 +301,16 @@ class Monitor:
 
     def heard(self, party: PartyId, position: Position) -> None:
         """A message of a party arrived, with its position."""
+        if not self._is_watched:
+            return
         peer = self._peers[party]
         peer.heard, peer.position = time.time(), max(position, peer.position or position)
         self._changed()
 
     def arrived(self, party: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """A request of a party was answered."""
+        if not self._is_watched:
+            return
         peer = self._peers[party]
         position = peer.position or (0, 0)
         self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Heartbeat) else position)
@@ -316,7 +320,7 @@ class Monitor:
 
     def acknowledged(self, party: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """A party answered a request."""
-        if isinstance(request, Transfer) and answer.status == ACCEPTED:
+        if self._is_watched and isinstance(request, Transfer) and answer.status == ACCEPTED:
             self._peers[party].sent = request.phase, request.round
             self._history.sent += 1
 

@@ -309,26 +309,30 @@ class Machine:
 
     def _noted(self, attempt: Attempt, sender: PartyId, announcement: Announcement) -> Attempt:
         study = quorum_study(self.rules.session, attempt.proposal)
-        commits, openings = dict(attempt.commits), dict(attempt.openings)
-        everybodys = len(attempt.members)
-        if announcement.commit and commits.setdefault(sender, announcement.commit) != announcement.commit:
+        commits, openings, everybodys = attempt.commits, attempt.openings, len(attempt.members)
+        if announcement.commit and commits.get(sender, announcement.commit) != announcement.commit:
             raise PeerError(
                 "it committed to something else before: it lost its store, or tells different parties different things"
             )
         agreed = self._agreed(attempt, sender)
+        # Each is copied where it grows alone: there are as many of these as parties, for each message.
+        if announcement.commit and sender not in commits:
+            commits = {**commits, sender: announcement.commit}
         if len(agreed) == everybodys and self.party not in commits:
-            commits[self.party] = commitment_hash(study, self.party, attempt.own)
+            commits = {**commits, self.party: commitment_hash(study, self.party, attempt.own)}
+        revealed: dict[PartyId, Opening] = {}
         for party, opening in announcement.openings.items():
             if party in openings or party not in commits:
                 # What was committed to comes first; all is sent again.
                 continue
             if commitment_hash(study, party, opening) == commits[party]:
                 _check_weight(opening)
-                openings[party] = opening
+                revealed[party] = opening
             elif party == sender:
                 raise PeerError("it revealed something else than it committed to")
-        if len(agreed) == len(commits) == everybodys:
-            openings[self.party] = attempt.own
+        if len(agreed) == len(commits) == everybodys and self.party not in openings:
+            revealed[self.party] = attempt.own
+        openings = {**openings, **revealed} if revealed else openings
         bound_there = attempt.bound_there | {sender} if announcement.bound else attempt.bound_there
         return replace(attempt, agreed=agreed, commits=commits, openings=openings, bound_there=bound_there)
 
