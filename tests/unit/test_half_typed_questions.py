@@ -10,9 +10,11 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameters_of
 from quietmean.statistics.questions import read_questions
-from quietmean.statistics.registry import read_text, registry
+from quietmean.statistics.registry import ALIASES, read_text, registry
 
 KINDS = sorted(registry())
+# What people call them, and a name of which is told what to ask instead.
+NAMES = [*KINDS, *sorted(ALIASES)[::7], "range"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,16 +36,18 @@ def test_a_question_without_its_columns_says_which(kind: str) -> None:
             read_text(proposed[1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_bracket_that_is_not_closed_is_found(kind: str) -> None:
     with pytest.raises(InputError, match="bracket that is not closed") as found:
         read_questions([f"{kind}(age in 0..110"], ())
     assert f"Write {kind}(age in 0..110)." in str(found.value)
     with pytest.raises(InputError, match="goes on behind its bracket"):
         read_questions([f"{kind}(age) in 0..110"], ())
+    with pytest.raises(InputError, match="more than one question"):
+        read_questions([f"{kind}(age in 0..110), mean(age)"], ())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("before", [[], ["--party-column", "hospital"], ["--parties", "5"]])
 def test_a_bare_name_is_never_blamed_on_an_option(kind: str, before: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -181,9 +181,9 @@ class StrayValue(InputError):
 def refuse_stray(ask: Sequence[str], is_statistic: Callable[[str], bool]) -> None:
     """Raises :class:`StrayValue` for the first of the questions that is none."""
     if stray := [text for text in ask if not (is_statistic(text) or " in " in text or "=" in text)]:
-        from quietmean.statistics.registry import registry
+        from quietmean.statistics.registry import is_kind
 
-        raise StrayValue(stray[0], is_kind=stray[0] in registry())
+        raise StrayValue(stray[0], is_kind=is_kind(stray[0]))
 
 
 def command_of(tokens: Sequence[str]) -> str | None:

@@ -9,7 +9,8 @@ from quietmean.cli.console import output, print_json, print_lines, progress
 from quietmean.cli.screens import NEXT, rows
 from quietmean.core.errors import InputError
 from quietmean.core.readable import ShortFact
-from quietmean.studies.agreement.sealed import sealed_with_committee
+from quietmean.studies.agreement.any_study import has_committee
+from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.outcome.feasible import feasible_sealed
@@ -33,8 +34,8 @@ def form_command(study: Path, drop: str, page: Path, /, *, json: bool = False) -
     """
     from quietmean.form import form_page
 
-    sealed = sealed_with_committee(study)
-    if sealed is None:
+    sealed = Sealed.load(study)
+    if not has_committee(sealed.terms):
         raise InputError(f"{study} has no committee, and a page seals for its members. Give a study with one.")
     Distrusted().refuse(sealed.holders())
     there = page.exists()

@@ -134,11 +134,11 @@ def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
         groups = " or ".join(line.split()[0] for line in named)
         return f"{word!r} belongs to {groups}. Write for example {' or '.join(EXAMPLES[line] for line in named)}"
     # Two words with a hyphen between them, as other programs name a command.
-    from quietmean.statistics.registry import registry
+    from quietmean.statistics.registry import is_kind
 
     spaced = word.replace("-", " ").lower()
     meant = named[:1] or ([spaced] if "-" in word and spaced in EXAMPLES else [_MEANT[word]] if word in _MEANT else [])
-    meant = meant or ["run"] * (word in registry())
+    meant = meant or ["run"] * is_kind(word)
     if meant:
         return f"{word!r} is not a command{f' of {group}' if group else ''}. Write for example {EXAMPLES[meant[0]]}"
     known = {line.split()[-1]: line for line in reversed(EXAMPLES)} | {name: name for name in app if not name.startswith("-")}

@@ -42,7 +42,7 @@ from quietmean.node.monitor import now, place_of, sentence, wait_of
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.coding import what_did_not_fit
 from quietmean.statistics.columns import UndeclaredColumn
-from quietmean.statistics.registry import is_statistic, registry
+from quietmean.statistics.registry import is_kind, is_statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import account_name
 from quietmean.studies.data.preview import holds_texts
@@ -118,7 +118,7 @@ def run_command(
     json
         One JSON document on standard output.
     """
-    if (is_statistic(str(data)) or str(data) in registry()) and not Path(data).exists():
+    if (is_statistic(str(data)) or is_kind(str(data))) and not Path(data).exists():
         raise InputError(f"{str(data)!r} stands where the file belongs. Write quietmean run FILE {shlex.quote(str(data))}.")
     refuse_stray(ask, is_statistic)
     committee = committee.shaped(options.of_committee())

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from quietmean.core.errors import InputError
@@ -22,7 +23,7 @@ from quietmean.statistics.columns import ANY_NUMBER, CENTRE, INDICATOR, TRUTH, C
 from quietmean.statistics.dates import is_number
 from quietmean.statistics.kinds.first_look import FirstLook
 from quietmean.statistics.names import cut, in_brackets, names_of, one_blank, quoted, split, unquoted
-from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text, registry
+from quietmean.statistics.registry import field_of, is_kind, is_statistic, parse_statistic, read_text
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.transforms import Transform
 
@@ -202,12 +203,18 @@ class _Reader:
 
 
 def _require_closed(text: str) -> None:
-    """Raises :class:`InputError` for what begins as a question and does not end with its bracket."""
-    if text.partition("(")[0].strip() not in registry() or "(" not in text or is_statistic(text):
+    """Raises :class:`InputError` for what begins as a question and does not end with its bracket, or goes on with another."""
+    if "(" not in text or set("`'\"") & set(text) or not is_kind(text.partition("(")[0].strip()):
         return
-    if (more := text.count("(") - text.count(")")) > 0:
-        raise InputError(f"{text!r} has a bracket that is not closed. Write {text}{')' * more}.")
-    raise InputError(f"{text!r} goes on behind its bracket. Write all within it, as in mean(age in 0..110).")
+    depths = [*accumulate((letter == "(") - (letter == ")") for letter in text)]
+    if depths[-1] > 0:
+        raise InputError(f"{text!r} has a bracket that is not closed. Write {text}{')' * depths[-1]}.")
+    end = depths.index(0, text.index("(")) + 1
+    first, more = text[:end], text[end:].strip()
+    if more.startswith(",") and "(" in more:
+        raise InputError(f"{text!r} is more than one question. Write each as a text of its own, such as {first}.")
+    if more:
+        raise InputError(f"{text!r} goes on behind its bracket. Write all within it, as in mean(age in 0..110).")
 
 
 def _is_asked(text: str) -> bool:

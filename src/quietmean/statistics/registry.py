@@ -130,6 +130,16 @@ def own_name(name: str, known: Collection[str], given: Sequence[str] = ()) -> st
     return name
 
 
+def is_kind(name: str) -> bool:
+    """Is it the name of a kind of statistic, an alias or another spelling included?"""
+    known = registry()
+    try:
+        return own_name(name, known) in known
+    except InputError:
+        # A name of the field, of which it is known what to ask instead.
+        return True
+
+
 def said_by(name: str) -> Mapping[str, str]:
     """The fields that an alias says besides its kind."""
     return _SAYS.get(name.strip().lower(), {})
