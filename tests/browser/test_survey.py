@@ -166,6 +166,26 @@ def test_offline_nothing_is_lost_and_the_same_file_is_sent_again(browser: Any, s
         assert stored == ["contributor,digest,receipt,why"]
 
 
+@pytest.mark.parametrize(
+    ("unit", "committee"), [("record", {"verified": False}), ("party", {"verified": True}), ("party", {"verified": False})]
+)
+def test_other_kinds_of_studies_are_answered_as_well(
+    unit: str, committee: dict[str, Any], browser: Any, port: int, tmp_path: Path
+) -> None:
+    ask = ("median(pay in 0..200000, bins=16)",) if unit == "record" else ("mean(pay in 0..200000)",)
+    survey = Survey(tmp_path, ask=ask, committee=committee, drop=f"http://127.0.0.1:{port}", unit=unit)
+    with survey.served(port), visiting(browser, survey) as person:
+        person.visit(survey.fragment(1))
+        person.page.fill("#answer-0", "42000")
+        person.agree()
+        person.wait(ARRIVED)
+    opened, parameters = survey.opened(person.files), survey.session.parameters
+    (vector,) = survey.program.vector.vectors(np.array([[42000.0]]))
+    assert len(opened.counted) == 1
+    reach = parameters.step + parameters.dealings * 8 * parameters.sigma
+    assert (np.abs(opened.total - vector) <= reach).all()
+
+
 def test_two_people_of_one_device_answer_one_after_the_other(browser: Any, survey: Survey, port: int) -> None:
     with visiting(browser, survey) as device:
         with survey.served(port):

@@ -41,7 +41,7 @@ MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 
 @dataclass
 class Survey:
-    """``ask`` of records, with a committee of five that checks ranges, and so many ``vouchers``."""
+    """``ask`` of records, or of parties, with a committee of five that checks ranges, and so many ``vouchers``."""
 
     folder: Path
     name: str = "Wages"
@@ -49,10 +49,11 @@ class Survey:
     vouchers: int = 40
     committee: dict[str, Any] = field(default_factory=dict)
     drop: str = "https://drop.example.org"
+    unit: str = "record"
 
     def __post_init__(self) -> None:
         self.registrar = Identity.generate()
-        fields = {"unit": "record", "delta": 1e-6, "ask": list(self.ask), "name": self.name}
+        fields = {"unit": self.unit, "delta": 1e-6, "ask": list(self.ask), "name": self.name}
         given = {
             "registrar": self.registrar.public_key,
             "vouchers": self.vouchers,

@@ -77,6 +77,8 @@ def test_what_a_page_says_stands_in_its_data_and_who_reads_everything_comes_firs
     assert "The members are" in about["reads"][0]
     assert all(name in about["reads"][0] for name in ("m1", "m2", "m3", "m4", "m5"))
     assert about["reads"][1] == "Any 2 of the 5 members together can read ALL you send."
+    (uses,) = [text for key, text in about["terms"] if key == "uses"]
+    assert "pay (0 to 200000), sex (f, m), hired (2000-01-01 to 2026-12-31)" in uses
     assert any("cannot be changed or taken back" in text for text in about["always"])
     assert any("keeps no budget" in text for text in about["always"])
     assert any(text.startswith("It costs epsilon ") for text in about["always"])
@@ -147,6 +149,9 @@ def test_a_drop_serves_the_page_in_no_frame_and_answers_pages_from_disks(survey:
     assert (status, content) == (200, survey.page.content)
     assert headers["content-security-policy"].endswith("frame-ancestors 'none'")
     assert "set-cookie" not in headers
+    status, _, content = answer_of(drop, "GET", "/health")
+    counts = {"contributions": 0, "of": survey.sealed.admitted}
+    assert json.loads(content) == {"session": survey.sealed.digest, **counts, "drop": drop.identity.public_key}
     status, headers, _ = answer_of(drop, "POST", "/contributions", b"nothing", origin="null")
     assert status == 400
     assert headers["access-control-allow-origin"] == "*"

@@ -86,9 +86,9 @@ class Drop:
         return Starlette(routes=routes, middleware=[Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["POST"])])
 
     async def health(self, request: Request) -> Response:
-        """How many contributions are there, and of which study."""
-        about = {"session": self.session.session.hex(), "contributions": len(self.box), "drop": self.identity.public_key}
-        return JSONResponse(about)
+        """How many contributions are there of how many, and of which study."""
+        counts = {"contributions": len(self.box), "of": self.session.parameters.contributors}
+        return JSONResponse({"session": self.session.session.hex(), **counts, "drop": self.identity.public_key})
 
     async def take(self, request: Request) -> Response:
         """Acknowledge a contribution once it is durable; a second one of its contributor is shown the receipt of the first."""

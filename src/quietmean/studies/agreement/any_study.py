@@ -12,6 +12,7 @@ from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
 from quietmean.core.readable import ShortFact, chained, count_of, delta_shown, epsilon_shown, phrase
+from quietmean.core.readable_days import day_text
 from quietmean.core.toml_files import read_tables
 from quietmean.planning.automatic import AUTO
 from quietmean.statistics import Column
@@ -151,7 +152,12 @@ def used_text(study: AnyStudy) -> str:
 
 
 def _column(column: Column, imputed: bool) -> str:
-    return column_text(column, phrase("missing counts as {centre}", centre=f"{column.centre:g}") if imputed else "")
+    return column_text(column, phrase("missing counts as {centre}", centre=_said(column, column.centre)) if imputed else "")
+
+
+def _said(column: Column, value: float) -> str:
+    """A number of a column, or the day that it counts to."""
+    return day_text(value, column.since) if column.since else f"{value:g}"
 
 
 def column_text(column: Column, missing: str) -> str:
@@ -160,7 +166,7 @@ def column_text(column: Column, missing: str) -> str:
     domain = (
         levels
         or (phrase("any number") if column.may_be_any else "")
-        or phrase("{low} to {high}", low=f"{column.low:g}", high=f"{column.high:g}")
+        or phrase("{low} to {high}", low=_said(column, column.low), high=_said(column, column.high))
     )
     # Of yes or no none is missing.
     return phrase("{column} ({values})", column=column.name, values=chained((domain, "" if column.boolean else missing)))
