@@ -84,6 +84,19 @@ def test_nearly_all_values_lie_between_bounds_that_are_hardly_wider_than_they(ki
     assert np.median(widths) < widest
 
 
+def test_a_lower_bound_lies_below_an_upper_one_where_noise_hides_nearly_all() -> None:
+    """Of 189 records the fullest cell has six deviations of the noise: 40 looks know bounds or say so."""
+    rng, workload = np.random.default_rng(SEED), look("first-look(x)")
+    noise = workload.sensitivity / MU * np.sqrt(1.2) / 189
+    mean = workload.sums(rng.normal(2945, 729, 189)[:, None], np.full(189, 1 / 189))
+    told = 0
+    for _ in range(STUDIES):
+        low, high = workload.decode(mean + noise * rng.standard_normal(workload.dimension), noise, 189.0)[0].estimates.value[:2]
+        assert np.isnan(low) or low < high
+        told += not np.isnan(low)
+    assert told > STUDIES / 2
+
+
 def test_one_value_is_between_its_bounds() -> None:
     for _, told, _ in looks("constant", 4):
         assert told["lower-bound"] <= 7.0 <= told["upper-bound"] < 7.5

@@ -189,6 +189,9 @@ class _Look:
         edges = self._coarse_edges
         low = [float(edges[0])] * 3 if first == 0 else self._refined(first, below=True)
         high = [float(edges[-1])] * 3 if last >= len(edges) else self._refined(last, below=False)
+        if low[0] >= high[0]:
+            # Noise hides where in their cells all are.
+            low, high = [float(edges[max(first - 1, 0)])] * 3, [float(edges[min(last, len(edges) - 1)])] * 3
         outside = np.zeros(self.fine.size, dtype=np.bool_)
         outside[: int(np.searchsorted(self._fine_edges, low[0])) + 1] = True
         outside[int(np.searchsorted(self._fine_edges, high[0])) + 1 : -1] = True
