@@ -113,6 +113,9 @@ def test_what_people_enter_is_what_members_open(browser: Any, survey: Survey, po
                     person.page.click("#receipt-file")
                 assert download.value.suggested_filename.endswith(".receipt")
                 assert not person.said
+            # What is dealt is what was meant, rounded up or down.
+            whole = survey.program.numbers(np.array([cells, cells], dtype=np.float64), np.array([[0.0], [1 - 2**-53]]))
+            assert ((survey.numbers_of(file) >= whole[0]) & (survey.numbers_of(file) <= whole[1])).all()
             vectors.append(survey.sealed.study.workload.encode(np.array([cells], dtype=np.float64)).vector)
         assert len(box) == len(PEOPLE)
     opened = survey.opened(files)

@@ -12,16 +12,18 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from quietmean.core.party import Units
 from quietmean.drop import Drop, DropBox, DropServer
 from quietmean.form import FormPage, form_page
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, run_members
 from quietmean.node.net import Identity
 from quietmean.planning.automatic import Choice
-from quietmean.protocols.committee.contribution import header_digest
+from quietmean.protocols.committee.contribution import excerpt_of, header_digest, open_excerpt, read_header
 from quietmean.protocols.committee.lists import HeldInMemory
 from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result
 from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from quietmean.randomness.noise import SecureNoise
 from quietmean.studies.agreement.contribution import DropLog, session_of
@@ -90,6 +92,17 @@ class Survey:
     def opened(self, files: Sequence[bytes]) -> CheckedResult:
         """What the members open of these files, by their own keys and code."""
         return check_result(self.session, read_result(self.session, self.result_of(files)))
+
+    def numbers_of(self, raw: bytes) -> Units:
+        """The whole numbers that a file deals, (d,), which all members together can read."""
+        header, shares = read_header(self.session, raw), {}
+        for number, entry in enumerate(self.sealed.computing):
+            mailbox = self.study.keys[entry.name].mailbox
+            assert mailbox is not None
+            own = excerpt_of(self.session, header, raw, number)
+            part = open_excerpt(self.session, header, own, number, MailboxOpener(mailbox))
+            shares[number] = part.summed(self.session.parameters.prime)
+        return open_sums(self.session.parameters.packing, shares, self.session.parameters.dimension)
 
     def log_of(self, member: int, files: Sequence[bytes], left_out: Mapping[str, str]) -> bytes:
         """What a member says that it read of the drop: these files, of which it leaves some out."""
