@@ -81,9 +81,11 @@ class Decoder:
             free = LinearMap.of_parts(list(zip(at, inverses, strict=True)))
             # The gain is that of least squares under the covariance of what is read freely.
             known = free.combined(equal)
+            del equal
             gain = free.times(known.T) @ pseudo_inverse(known @ known.T)
-            parts_read.append((own, free.plus(-gain, known)))
             offset[own] = gain @ right
+            parts_read.append((own, free.plus(np.negative(gain, out=gain), known)))
+            del gain, known
         whole = None
         if total is not None:
             whole = np.zeros(ends[-1])
@@ -196,13 +198,19 @@ def _coupled(features: Sequence[Feature], equalities: Sequence[_Equality]) -> It
             by_pair.setdefault(tuple(equality[0]), []).append(equality)
         # Those of the same features one after the other: their events are parts of each other.
         here = [equality for of_pair in by_pair.values() for equality in of_pair]
-        ends = np.cumsum([0, *(feature.size for feature in own)]).tolist()
-        begins = dict(zip(own, ends, strict=False))
-        matrix = np.zeros((len(here), ends[-1]))
-        for place, (by_feature, _) in enumerate(here):
-            for feature, sizes in by_feature.items():
-                matrix[place, begins[feature] : begins[feature] + feature.size] = sizes
-        yield own, *sparser(matrix, np.array([right for _, right in here]))
+        # Nothing here keeps the matrix.
+        yield own, *_matrix_of(own, here)
+
+
+def _matrix_of(own: Sequence[Feature], here: Sequence[_Equality]) -> tuple[Array, Array]:
+    """The weights of all quantities in each equality, (m, q), and the right sides, (m,)."""
+    ends = np.cumsum([0, *(feature.size for feature in own)]).tolist()
+    begins = dict(zip(own, ends, strict=False))
+    matrix = np.zeros((len(here), ends[-1]))
+    for place, (by_feature, _) in enumerate(here):
+        for feature, sizes in by_feature.items():
+            matrix[place, begins[feature] : begins[feature] + feature.size] = sizes
+    return sparser(matrix, np.array([right for _, right in here]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ class Coupling:
 
     def gram(self, other: Coupling) -> Array:
         """The products of the rows of both ``right`` sides, (r, other's r)."""
-        if other.right is self.right:
+        if other is self:
             return self._right_gram
         _, here, there = np.intersect1d(self.columns, other.columns, assume_unique=True, return_indices=True)
         return np.asarray(self.right[:, here] @ other.right[:, there].T)
@@ -161,7 +161,9 @@ class LinearMap:
     def plus(self, left: Array, right: Array) -> LinearMap:
         """Add ``left`` (q, r) times ``right`` (r, d)."""
         rows, columns = np.flatnonzero(left.any(axis=1)), np.flatnonzero(right.any(axis=0))
-        added = replace(self, couplings=[*self.couplings, Coupling(rows, columns, left[rows], right[:, columns])])
+        own = left if len(rows) == len(left) else left[rows]
+        across = right if len(columns) == right.shape[1] else right[:, columns]
+        added = replace(self, couplings=[*self.couplings, Coupling(rows, columns, own, across)])
         if _LOW * sum(len(each.right) for each in added.couplings) <= self.shape[0]:
             return added
         return LinearMap.of_block(Block(added.columns(np.arange(self.shape[1]))))
@@ -207,6 +209,8 @@ class LinearMap:
     def combined(self, weights: Array, places: Ints | None = None) -> Array:
         """Weighted sums of the rows at these places, by default of all, (..., d), by weights (..., p)."""
         sums, columns = self.reached(weights, np.arange(self.shape[0]) if places is None else places)
+        if len(columns) == self.shape[1]:
+            return sums
         every = np.zeros((*weights.shape[:-1], self.shape[1]))
         every[..., columns] = sums
         return every
@@ -269,12 +273,15 @@ class LinearMap:
 
 
 def sparser(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """Equalities that say the same, with the difference to the one before where that has fewer numbers: of parts up to each edge
-    the parts between two. They are nearly orthogonal, so that rounding does not grow with their number."""
-    matrix, right = matrix.copy(), right.copy()
-    steps = np.diff(matrix, axis=0)
-    fewer = 1 + np.flatnonzero(np.count_nonzero(steps, axis=1) < np.count_nonzero(matrix[1:], axis=1))
-    matrix[fewer], right[fewer] = steps[fewer - 1], np.diff(right)[fewer - 1]
+    """Equalities that say the same, in place: the difference to the one before where that has fewer numbers.
+
+    Of parts up to each edge the parts between two: these are nearly orthogonal, so that rounding does not grow with their number.
+    """
+    # From the last one on, so that the one before is as it was.
+    for row in range(len(matrix) - 1, 0, -1):
+        step = matrix[row] - matrix[row - 1]
+        if np.count_nonzero(step) < np.count_nonzero(matrix[row]):
+            matrix[row], right[row] = step, right[row] - right[row - 1]
     return matrix, right
 
 
