@@ -100,7 +100,8 @@ def held(ends: Array, truth: Array) -> Array:
 LINEAR = ["count(age)", "count(where=sex == 'm')", "count(sick)", "histogram(race)", "crosstab(sex, sick)"]
 
 
-@pytest.mark.parametrize("shares", [16, 20])
+@pytest.mark.sampled
+@pytest.mark.parametrize("shares", [20, 16])
 @pytest.mark.parametrize("text", LINEAR)
 def test_noise_only_intervals_of_counts_hold(text: str, shares: int) -> None:
     noisy, exact = studies(text, shares)
