@@ -77,3 +77,17 @@ def test_a_true_number_of_records_is_whole_where_it_is(truth: float, text: str) 
     }  # fmt: skip
     (term,) = terms_of(document)
     assert truth_text(term) == text
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.0184, 0.51, 1.36061, 0.999, 56.2, 12_345.6, 3e9])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("interval", [[None, None], [-1e3, 1e3]])
+def test_a_true_value_beside_a_hidden_one_has_digits_of_its_own(size: float, sign: int, interval: list[float | None]) -> None:
+    document = {
+        "name": "mean(age)", "kind": "mean", "terms": [""], "estimate": None, "standard_error": None,
+        "interval_noise": interval, "n": 106.0, "n_standard_error": 4.0, "true_value": sign * size, "flagged": [],
+    }  # fmt: skip
+    (term,) = terms_of(document)
+    text = truth_text(term).replace(",", "")
+    assert float(text) == pytest.approx(sign * size, rel=0.05)
+    assert len(text.strip("-").replace(".", "").strip("0")) <= max(4, len(str(round(size))))

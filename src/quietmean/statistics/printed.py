@@ -109,7 +109,7 @@ def _below(term: Term) -> str:
 
 def _interval(term: Term, ends: Interval, digits: float) -> str:
     """The text of an interval, with the digits of its error, or of its width where these are fewer or no error is known."""
-    if math.isnan(term.estimate) and not set(term.flags) & set(_BOUNDED):
+    if math.isnan(term.estimate) and (not set(term.flags) & set(_BOUNDED) or all(map(math.isinf, ends))):
         return UNKNOWN
     return days_text(ends, term.since) if term.since else interval_text(ends, max(digits, _quarter(ends)) or None)
 
@@ -133,9 +133,8 @@ def _quarter(ends: Interval) -> float:
 
 def _whole(term: Term) -> bool:
     """Does it count records, or are estimate and ends, as far as known, whole numbers? Noise makes no such thing by chance."""
-    return term.of_records or all(
-        value == round(value) for value in (term.estimate, *term.population, *term.noise) if math.isfinite(value)
-    )
+    known = [value for value in (term.estimate, *term.population, *term.noise) if math.isfinite(value)]
+    return term.of_records or (bool(known) and all(value == round(value) for value in known))
 
 
 def _usable(error: float) -> float:
@@ -410,11 +409,16 @@ _ROUNDING = 0.05
 
 
 def truth_text(term: Term) -> str:
-    """The value without noise, with the digits of the estimate; of a time that is not reached with it, neither without."""
+    """The value without noise, with the digits of the estimate, or three where that is hidden.
+
+    Of a time that is not reached with noise, neither without.
+    """
     if "not-reached" in term.flags and math.isnan(term.truth):
         return NOT_REACHED
     if term.since:
         return for_terminal(day_text(term.truth, term.since))
+    if math.isnan(term.estimate) and not term.of_records:
+        return for_terminal(number_text(term.truth, abs(term.truth) / 10))
     # A number of records is whole, but for rounding, and so may be what else looks whole.
     whole = _whole(term) and math.isfinite(term.truth) and abs(term.truth - round(term.truth)) < _ROUNDING
     return for_terminal(number_text(term.truth, max(error_of_digits(term), _WHOLE_DIGITS if whole else 0.0)))

@@ -50,6 +50,7 @@ from quietmean.studies.outcome.influence import StudyInfluence
 # So many answers have how far a lie moves them.
 _REACHED = 2
 _PROPOSED = f"{LOW} and {HIGH} are proposed. {OUTSIDE} is the part of all values that lies outside of them."
+_WITHOUT_NOISE = "What is true here is what a look without noise would propose, and leave out."
 # So many terms of one statistic have a line.
 _MOST_LINES = 60
 
@@ -336,6 +337,8 @@ def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     # Nobody's answers have no interval that means anything.
     if any(document.get("kind") == FirstLook.name for document in end.statistics):
         yield "", _PROPOSED
+        if any("true_value" in document for document in end.statistics):
+            yield "", _WITHOUT_NOISE
     yield from (("", text) for text in about_intervals([] if end.nobodys else end.terms))
     yield "Privacy", privacy_of(end)
     if times := end.result.get("over_gaussian"):
