@@ -27,6 +27,7 @@ from cyclopts import (
 from quietmean.cli.common import EXAMPLES, GROUPS, StrayValue, command_of
 from quietmean.cli.options import with_option
 from quietmean.core.errors import InputError
+from quietmean.core.schema import parameters_of
 
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\.\d+)")
 # A question, such as "mean(age in 0..110)".
@@ -256,7 +257,6 @@ def _no_option(name: str, names: Sequence[str], command: str | None, listed: str
 
 def _in_a_question(name: str) -> str:
     """Where a field of statistics is written; "" for what no statistic has."""
-    from quietmean.core.schema import parameters_of
     from quietmean.statistics.registry import registry
 
     kind = next((kind.name for kind in registry().values() if name in parameters_of(kind)), "")
