@@ -9,11 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from quietmean.cli.main import main
 from quietmean.node import Identity
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.program import program_digest
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study_keys import StudyKeys
 from support.outcomes import finished
 from support.site_policy import write_policy
 from support.smallest_study import STUDY
@@ -114,14 +119,30 @@ def site_in(folder: Path) -> Iterator[Site]:
             "accept by-file.invitation --key west.key --name west --out west.entry",
             f"study seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
             f"{CONTRIBUTE} --no-ledger --out south.contribution",
-            "study new --out vouched.toml 'mean(age in 0..100)' --unit party --committee 4 "
+            "study new --out vouched.toml 'mean(age in 0..100)' --unit party --committee 4 --accept-wide "
             f"--contribute-by 2090-01-01T00:00:00Z --registrar {Identity.load(Path('ada.key')).public_key} --vouchers 3",
             "study invite vouched.toml --key convener.key --out vouched.invitation",
             "plan --parties 4 --protocol local-dp --out other.plan",
             "verify receipt other.receipt.json --report page.html",
         ):
             main(shlex.split(line))
+        _seal_vouched()
         yield Site(folder)
+
+
+def _seal_vouched() -> None:
+    """Seal the study with vouchers, for members of whom nothing stays here."""
+    invitation, convener = Invitation.load(Path("vouched.invitation")), Identity.load(Path("convener.key"))
+    with TemporaryDirectory() as elsewhere:
+        keys = [
+            StudyKeys.make(
+                Path(elsewhere) / f"{name}.keys", invitation, Identity.generate(), name, f"127.0.0.1:{port}", member=True
+            )
+            for port, name in enumerate(("m1", "m2", "m3", "m4"), 21)
+        ]
+    sealed = Sealed.make(invitation, [each.entry for each in keys], convener)
+    sealed = sealed.with_program(program_digest(sealed.study.workload, sealed.choice().plan), convener)
+    Path("vouched.sealed").write_bytes(sealed.signed.to_file())
 
 
 def attempt(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 from quietmean.cli.console import output, print_json, print_lines, progress
-from quietmean.cli.screens import NEXT, rows
+from quietmean.cli.screens import rows
 from quietmean.core.errors import InputError
 from quietmean.core.readable import ShortFact
 from quietmean.studies.agreement.any_study import has_committee
@@ -50,6 +50,6 @@ def form_command(study: Path, drop: str, page: Path, /, *, json: bool = False) -
         print_json({"page": str(page), "sha256": made.digest, "session": sealed.digest, "made": not there})
         return
     said = f"{page} is the page of {sealed.study.name!r}, " + ("exactly." if there else "for any browser.")
-    facts = [ShortFact("sha256", made.digest), ShortFact("sends to", drop)]
-    serve = f"serve drop {quote(str(page))} --study {quote(str(study))} --listen :443 --folder box --key drop.key"
-    print_lines([said, *rows(facts), f"{NEXT}{serve}"])
+    facts = [ShortFact("sha256", made.digest), ShortFact("for", sealed.digest), ShortFact("sends to", drop)]
+    serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} --listen :443 --folder box --key NAME.key"
+    print_lines([said, *rows(facts), f"{'Serve':10}{serve}"])
