@@ -92,7 +92,26 @@ def test_where_all_the_rest_is_fits_the_screen_and_can_be_pasted(length: int, ca
 def test_what_noise_hides_comes_with_what_to_change() -> None:
     receipt = json.loads(json.dumps(finished("mean(x)", "linear-regression(y ~ x)", noise=60.0).receipt(), default=str))
     (hidden,) = [line for line in " ".join(" ".join(first_screen(receipt)).split()).split("! ") if line.startswith("HIDDEN")]
-    assert "Ask for a larger epsilon, more records or fewer levels." in hidden
+    assert "Ask for a larger epsilon or more records." in hidden
+
+
+@pytest.mark.parametrize("text", EVERY_KIND)
+def test_sentences_on_intervals_stand_where_one_is_shown(text: str) -> None:
+    receipt = json.loads(json.dumps(finished(text, noise=60.0).receipt(), default=str))
+    lines = first_screen(receipt)
+    said = any(re.match(r"(The interval|Intervals) ", line) for line in lines)
+    table = lines[: lines.index("")]
+    assert not said or any(re.search(r"\S to \S", line) for line in table)
+
+
+@pytest.mark.parametrize(
+    ("text", "have"),
+    [("linear-regression(y ~ x)", False), ("logistic-regression(yes ~ x)", False), ("linear-regression(y ~ arm)", True)],
+)
+def test_fewer_levels_are_proposed_where_there_are_some(text: str, have: bool) -> None:
+    receipt = json.loads(json.dumps(finished(text, noise=60.0).receipt(), default=str))
+    (hidden,) = [line for line in " ".join(first_screen(receipt)).split("! ") if line.startswith("HIDDEN")]
+    assert ("fewer levels" in " ".join(hidden.split())) == have
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
     first = capsys.readouterr().out
     rows = {row.split()[0]: row for row in first.replace("* ", "  ").splitlines() if row}
     # Each way is a row of the one table, once.
-    assert "all online" in rows["packed-sharing"]
+    assert "online together" in rows["packed-sharing"]
     assert "one file, 5 online" in rows["packed-sharing-committee"]
     assert "4 of 5 members" in rows["packed-sharing-committee"]
     assert "one file each" in rows["local-dp"]

@@ -70,7 +70,7 @@ def names(ledger: Path) -> dict[str, int]:
 def test_nobody_is_asked_for_a_yes_that_no_ledger_can_pay(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ledger .* does not exist. Check the path, or make it with"):
         left_in(tmp_path / "ledger", "wards", None)
-    assert left_in(tmp_path / "ledger", "wards", 5.0) == "5 in a new budget 'wards'"
+    assert left_in(tmp_path / "ledger", "wards", 5.0) == ", of 5 in a new budget 'wards'"
 
 
 def test_a_person_chooses_by_number(

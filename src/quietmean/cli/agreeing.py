@@ -147,6 +147,7 @@ def accept_command(
             *indented("Keep", f"{path} here: {holds}."),
             *(kept(key) if new_key else ()),
             f"{THEN}verify words {sealed} --key {quote(str(key))}{folder}",
+            *indented("", "It shows the safety code. Compare it by phone with the other parties."),
         ]
     )
 

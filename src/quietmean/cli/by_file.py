@@ -187,7 +187,7 @@ class OpenedPages:
         run = StudyRun(self.sealed.study, outcome, tuple(self._names), **measured, **shown_to)
         saved = [self.path, self.result.path, *self._pages.write(run)]
         if not json:
-            out.print(f"Saved     {', '.join(map(near, saved))}")
+            print_lines(indented("Saved", ", ".join(map(near, saved))))
             screen.show_more()
 
 

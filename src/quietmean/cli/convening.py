@@ -335,7 +335,11 @@ def show(document: dict[str, Any], details: bool = False, *, sealing: bool = Fal
     ``sealing``: it is the coordinator who reads it.
     """
     parties = document["parties"]
-    facts = [ShortFact("code", document["words"]), ShortFact("or", document["characters"]), ShortFact("by", document["convener"])]
+    facts = [
+        ShortFact("code", document["words"]),
+        ShortFact("the same", document["characters"]),
+        ShortFact("by", document["convener"]),
+    ]
     if len(parties) <= _MOST_KEYS or details:
         facts += [ShortFact(party["name"], f"{party['key']}{_role(party)}") for party in parties]
     else:

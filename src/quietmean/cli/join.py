@@ -19,6 +19,7 @@ from quietmean.cli.console import (
     choice_document,
     out,
     print_json,
+    print_lines,
     warn,
 )
 from quietmean.cli.identity import AtTerminal, load_identity
@@ -30,6 +31,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure, in_sentences
 from quietmean.core.file_kinds import FileKind, read_json, require_program
 from quietmean.core.output import Output, has_fields
+from quietmean.core.readable import indented
 from quietmean.core.readable import printable as readable_line
 from quietmean.core.site_options import SessionOptions, SiteOptions
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
@@ -175,7 +177,7 @@ def show_session(document: dict[str, Any], account: Account | None, *, details: 
         for line in screen_of(receipt, details=details):
             out.print(readable_line(line))
         saved = near(Path(document["receipt"]))
-        out.print(f"Saved     {saved}")
+        print_lines(indented("Saved", saved))
         if account is not None:
             show_balance(account, details=details)
         out.print(f"{NEXT}{next_step(document, saved)}")
@@ -367,7 +369,7 @@ def join_command(
     screen = ResultScreen(receipt, document, command, details, shown.did_not_fit, effort_text(document))
     screen.show()
     saved = [path, *pages.write(end)]
-    out.print(f"Saved     {', '.join(map(near, saved))}")
+    print_lines(indented("Saved", ", ".join(map(near, saved))))
     if charged is not None:
         show_balance(charged, details=details)
     screen.show_more()

@@ -42,7 +42,11 @@ _OVERLAP = (
 )
 # The part of delta for rare events from which on it is said how much of it is used.
 _WORTH_SAYING = 0.01
-_ADDING_UP = {Rule.GAUSS: "Squares of mu", Rule.CONCENTRATED: "Numbers rho", Rule.PURE: "Epsilons"}
+_ADDING_UP = {
+    Rule.GAUSS: "Costs combine by squares, not by sums",
+    Rule.CONCENTRATED: "Costs add up as rho, not as epsilon",
+    Rule.PURE: "Epsilons add up",
+}
 # So many entries on the first screen.
 _LATEST = 6
 
@@ -194,7 +198,7 @@ def _first_screen(account: Account, twins: Sequence[str], *, alone: bool) -> Ite
         yield f"  and {count_of(len(account.entries) - len(latest), 'earlier entry', 'earlier entries')}: --details"
     yield f"Costs here are at delta {delta_shown(budget.delta)}, and a study's own screens have its delta."
     adding = _ADDING_UP[account.rule]
-    yield f"{adding} add up." + ("" if account.rule == Rule.PURE else f" So used and left do not make {budget.epsilon:g}.")
+    yield f"{adding}." if account.rule == Rule.PURE else f"{adding}, so used and left do not make {budget.epsilon:g}."
 
 
 def account_json(account: Account) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Row(NamedTuple):
 def _row(candidate: Mapping[str, Any]) -> Row:
     by_file = candidate["by_file"]
     files = "one file, none missing" if candidate["protocol"] == _ALL_FILES else "one file each"
-    needs = files if by_file else f"all online, {count_of(candidate['rounds'], 'round')}"
+    needs = files if by_file else f"online together, {count_of(candidate['rounds'], 'round')}"
     return Row(candidate["protocol"], math.sqrt(candidate["mse"]), needs, candidate["trust"], by_file)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from quietmean.core.readable import either_side, error_text, fixed, for_terminal
+from quietmean.core.readable import UNKNOWN, either_side, error_text, fixed, for_terminal
+from quietmean.statistics.printed import shown
 from quietmean.statistics.tails import about_noise
 from quietmean.statistics.tidy import Interval, Term
 
 ABOUT_THESE = "Intervals are about these records alone: they cover the privacy noise, not sampling."
 
 
-def about_intervals(terms: Sequence[Term]) -> Iterator[str]:
-    """What the intervals cover, how much of them is noise, and which noise where it is not normal."""
+def about_intervals(every: Sequence[Term]) -> Iterator[str]:
+    """What the intervals that are shown cover, how much of them is noise, and which noise where it is not normal."""
+    terms = [term for term in every if shown(term).interval != UNKNOWN]
     yield from _covered(terms)
     yield from filter(None, dict.fromkeys(about_noise(term.noise_quantile) for term in terms))
 

@@ -439,7 +439,7 @@ def _checked(end: Ended) -> tuple[str, str]:
     if how in (Checked.EACH_RELEASE, Checked.EACH_CONTRIBUTION):
         return "Checked", phrase("{whose}, each within its bounds. Not checked: if values are true.", whose=whose)
     if by.get("lies_excluded"):
-        return "Checked", phrase("{whose} counted. Not checked: whether values are true.", whose=whose)
+        return "Checked", phrase("{whose}. Not checked: whether values are true.", whose=whose)
     if how == Checked.RESULT:
         return "Counted", phrase("{whose}. Only the bounds of the result were checked.", whose=whose)
     return "Counted", phrase("{whose}. Nobody checks what they send.", whose=whose)

@@ -10,6 +10,13 @@ from quietmean.statistics.tidy import Term
 
 # Names that one line has.
 _NAMED = 4
+# Kinds of numbers, which may have levels only among what explains them.
+_OF_NUMBERS = frozenset(
+    (
+        *("mean", "sum", "count", "variance", "correlation", "covariance", "pca"),
+        *("linear-regression", "logistic-regression", "paired-difference", "bland-altman", "icc"),
+    )
+)
 
 
 def and_more(names: Sequence[str]) -> str:
@@ -39,10 +46,19 @@ def what_is_hidden(hidden: Sequence[Term], every: int) -> str:
     if others:
         of = {"hidden": f"{len(others)}", "all": f"{every}"}
         said.append(phrase("The noise hides {hidden} of the {all} values: {names}.", names=_names(others), **of))
+    if not any(map(_may_have_levels, hidden)):
+        return phrase(
+            "{said} Ask for a larger epsilon or more records. Asking again costs privacy again.", said=chained(said, " ")
+        )
     return phrase(
         "{said} Ask for a larger epsilon, more records or fewer levels. Asking again costs privacy again.",
         said=chained(said, " "),
     )
+
+
+def _may_have_levels(term: Term) -> bool:
+    """May a term be of one level among others? A slope then has the level in brackets."""
+    return term.kind not in _OF_NUMBERS or "[" in term.term
 
 
 def _names(terms: Sequence[Term]) -> str:

@@ -114,15 +114,16 @@ class People:
 
 
 def left_in(ledger: Path, account: str, opening: float | None) -> str:
-    """What of which budget is left, for the owner. ``opening``: that of an account that is yet to be made; empty without one.
+    """What of which budget is left, for the owner, as it goes on behind the costs. ``opening``: that of an account that is yet to
+    be made; empty without one.
 
     Raises :class:`InputError` where neither an account can be made nor a ledger is there: nobody is asked for a yes first.
     """
     if opening is None or Ledger.is_there(ledger):
         with Ledger.open(ledger) as book, contextlib.suppress(InputError):
             there = book.account(account)
-            return f"{left_shown(there.remaining_epsilon)} left of {there.budget.epsilon:g} in budget {account!r}"
-    return "" if opening is None else f"{opening:g} in a new budget {account!r}"
+            return f"; {left_shown(there.remaining_epsilon)} left of {there.budget.epsilon:g} in budget {account!r}"
+    return "" if opening is None else f", of {opening:g} in a new budget {account!r}"
 
 
 def records_for(study: StudyTerms, data: Source, tell: Notify) -> Records | GroupedRows:

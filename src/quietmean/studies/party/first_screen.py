@@ -49,8 +49,8 @@ _MOST, _OF_A_KIND = 8, (("PEOPLE", "ROWS"), (NO_PROMISE, "AVERAGE"), ("SITE", "L
 class OwnData:
     """What only the owner of the data sees beside the terms, never in a document, event, receipt or log.
 
-    ``rows``: what is read; ``units``: how many units; ``left``: of which budget; ``marks``: what is clipped or left out;
-    ``expected``: of the answers with these data.
+    ``rows``: what is read; ``units``: how many units; ``left``: of which budget, behind the costs; ``marks``: what is clipped or
+    left out; ``expected``: of the answers with these data.
     """
 
     rows: str = ""
@@ -323,7 +323,7 @@ def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
         ShortFact("asks", asked_text(agreed.study)),
         ShortFact("uses", _uses(agreed, own)),
         *bounds_of(agreed.study),
-        ShortFact("costs", f"{_costs(agreed)}{f'; {own.left}' if own.left else ''}"),
+        ShortFact("costs", f"{_costs(agreed)}{own.left}"),
         ShortFact("against", f"{_against(agreed)}{_if_all(agreed)}"),
     ]
     terms = _committee(agreed)
