@@ -52,7 +52,7 @@ _REACHED = 2
 _PROPOSED = f"{LOW} and {HIGH} are proposed. {OUTSIDE} is the part of all values that lies outside of them."
 _WITHOUT_NOISE = "What is true here is what a look without noise would propose, and leave out."
 # So many terms of one statistic have a line.
-_MOST_LINES = 60
+_MOST_LINES = 30
 
 
 @dataclass(frozen=True)
