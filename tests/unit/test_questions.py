@@ -174,7 +174,7 @@ def test_every_name_of_the_field_leads_to_a_statistic_or_says_what_it_lacks(alia
     [
         (["mean(age)"], "age has no bounds. Write mean(age in LOW..HIGH)."),
         (["mean(agee)", "age in 0..110"], "agee has no bounds (did you mean 'age'?). Write mean(agee in LOW..HIGH)."),
-        (["crosstab(sex, smoker)"], "sex has no levels. Write crosstab(sex in {A, B}, smoker)."),
+        (["crosstab(sex, smoker)"], "Nothing is said of smoker either. Write crosstab(sex in {A, B}, smoker in {A, B})."),
         (["crosstab(sex in {f, m}, smoker)"], "smoker has no levels. Write crosstab(sex in {f, m}, smoker in {A, B})."),
         (["mean(log(crp))"], "crp has no bounds. Write mean(log(crp in LOW..HIGH))."),
         (["lm(bmi ~ age in 0..110)"], "bmi has no bounds. Write linear-regression(bmi in LOW..HIGH ~ age in 0..110)."),
@@ -238,6 +238,32 @@ def test_a_document_of_before_is_written_in_questions_that_say_what_it_meant() -
     text = study_text(terms, asks=True)
     assert {'  "x in 0..1 [missing=centre]",', '  "linear-regression(y ~ x, robust=false)",'} <= set(text.splitlines())
     assert StudyTerms.from_tables(tomllib.loads(text), "study.toml").context() == terms.context()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "logistic-regression(smoker ~ age)",
+            "smoker has no domain. Nothing is said of age either. "
+            "For numbers write logistic-regression(smoker in yes/no ~ age in LOW..HIGH), for levels age in {A, B}.",
+        ),
+        ("crosstab(a, b)", "a has no levels. Nothing is said of b either. Write crosstab(a in {A, B}, b in {A, B})."),
+        (
+            "paired-difference(x, y)",
+            "x has no bounds. Nothing is said of y either. Write paired-difference(x in LOW..HIGH, y in LOW..HIGH).",
+        ),
+        (
+            "linear-regression(y ~ x + z in 0..1)",
+            "y has no bounds. Nothing is said of x either. "
+            "For numbers write linear-regression(y in LOW..HIGH ~ x in LOW..HIGH + z in 0..1), for levels x in {A, B}.",
+        ),
+    ],
+)
+def test_all_columns_without_a_domain_are_told_at_once(text: str, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        _asked(text)
+    assert str(error.value) == told
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,7 +133,7 @@ def run_command(
             }
         )
     except UndeclaredColumn as undeclared:
-        raise (undeclared.of_texts() if holds_texts(data, undeclared.name) else undeclared) from None
+        raise undeclared.of_texts(partial(holds_texts, data)) from None
     with no_answer_shown(), new_folder(out) as folder:
         run_local_study(study, data, rehearsal, folder, details=details, json=json)
 

@@ -4,7 +4,7 @@ cell."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
@@ -52,24 +52,47 @@ EITHER = "bounds or levels"
 
 
 class UndeclaredColumn(InputError):
-    """A statistic needs a column that nothing is said of: its ``name``, the ``known`` ones, and what it lacks."""
+    """A statistic needs a column that nothing is said of: its ``name``, the ``known`` ones, and what it lacks.
 
-    def __init__(self, name: str, known: tuple[str, ...], lacks: str = "bounds", asked: str = "") -> None:
-        self.name, self.known, self.lacks, self._asked = name, known, lacks, asked
-        both = f"For numbers write {asked}, for levels {name} in {{A, B}}"
-        remedy = domain_alone(name, self.form) if not asked else both if lacks == EITHER else f"Write {asked}"
-        super().__init__(f"{name} has no {'bounds' if lacks == EITHER else lacks}{nearest(name, known)}. {remedy}.")
+    ``asked``: the question with all domains; ``others``: further columns that it needs, each with what it lacks.
+    """
 
-    def of_texts(self) -> UndeclaredColumn:
-        """The error where the data hold texts in it: of a column that may have numbers or levels, it lacks levels."""
-        if self.lacks != EITHER:
-            return self
-        return UndeclaredColumn(self.name, self.known, "levels", self._asked.replace(" in LOW..HIGH", " in {A, B}"))
+    def __init__(
+        self,
+        name: str,
+        known: tuple[str, ...],
+        lacks: str = "bounds",
+        asked: str = "",
+        others: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.name, self.known, self.lacks, self._asked, self._others = name, known, lacks, asked, others
+        every = ((name, lacks), *others)
+        either = next((each for each, without in every if without == EITHER), "")
+        both = f"For numbers write {asked}, for levels {either} in {{A, B}}"
+        remedy = domain_alone(name, self.form) if not asked else both if either else f"Write {asked}"
+        *more, last = [f"{each}{nearest(each, known)}" for each, _ in others] or [""]
+        besides = f" Nothing is said of {', '.join(more)}{' and ' if more else ''}{last} either." if last else ""
+        super().__init__(f"{name} has no {'bounds' if lacks == EITHER else lacks}{nearest(name, known)}.{besides} {remedy}.")
+
+    def of_texts(self, holds_texts: Callable[[str], bool]) -> UndeclaredColumn:
+        """The error where the data hold texts in some columns: those that may have numbers or levels lack levels."""
+        asked, every = self._asked, []
+        for name, lacks in ((self.name, self.lacks), *self._others):
+            texts = lacks == EITHER and holds_texts(name)
+            every.append((name, "levels" if texts else lacks))
+            asked = asked.replace(f"{name} in LOW..HIGH", f"{name} in {{A, B}}") if texts else asked
+        return UndeclaredColumn(self.name, self.known, every[0][1], asked, tuple(every[1:]))
 
     @property
     def form(self) -> str:
         """What to write behind its name."""
         return {"levels": "{A, B}", "domain": "yes/no"}.get(self.lacks, "LOW..HIGH")
+
+    @property
+    def possible(self) -> Column:
+        """A column of that form, to find out what else a question needs."""
+        shapes: dict[str, dict[str, Any]] = {"levels": {"levels": ("A", "B")}, "domain": {"boolean": True}}
+        return Column(name=self.name, **shapes.get(self.lacks, {"low": 1.0, "high": 2.0}))
 
 
 def _pairs(raw: Any) -> Any:

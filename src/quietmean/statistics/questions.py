@@ -80,32 +80,56 @@ def named_in(texts: Iterable[str]) -> set[str]:
 
 
 @contextmanager
-def asked_in(statistic: Statistic, declared: Callable[[], Mapping[str, str]] = dict) -> Iterator[None]:
-    """A column that nothing is said of is named in the question that needs it, and where its domain stands there.
+def asked_in(
+    statistic: Statistic, columns: Sequence[Column] = (), declared: Callable[[], Mapping[str, str]] = dict
+) -> Iterator[None]:
+    """All columns that nothing is said of are named in the question that needs them, and where their domains stand there.
 
-    ``declared``: texts of columns with their domains, which stay in the question as it is to be typed.
+    ``columns``: what is declared; ``declared``: their texts with domains, which stay in the question as it is to be typed.
     """
     try:
         yield
     except UndeclaredColumn as undeclared:
-        error, name = undeclared, undeclared.name
-        if is_transform(name):
-            name = next((source for source in Transform(name).sources if source not in error.known), name)
-        left, *wrong = name.split(" in ")
-        if wrong:
-            raise _no_domain(name, left) from None
-        replaced: list[str] = []
-
-        domains = declared()
+        lacking = {error.name: error for error in _all_lacking(statistic, columns, undeclared)}
+        domains, names, replaced = declared(), dict[str, str](), set[str]()
+        for error in lacking.values():
+            name = error.name
+            if is_transform(name):
+                name = next((source for source in Transform(name).sources if source not in undeclared.known), name)
+            left, *wrong = name.split(" in ")
+            if wrong:
+                raise _no_domain(name, left) from None
+            names[error.name] = name
 
         def filled(value: str) -> str:
-            if unquoted(value) != error.name or replaced:
+            error = lacking.get(unquoted(value))
+            if error is None or names[error.name] in replaced:
                 return domains.get(unquoted(value), value)
-            replaced.append(value)
+            name = names[error.name]
+            replaced.add(name)
             return re.sub(rf"(?<![\w`]){re.escape(as_name(name))}(?![\w`])", lambda _: f"{as_name(name)} in {error.form}", value)
 
         asked = changed(statistic.text, filled)
-        raise UndeclaredColumn(name, error.known, error.lacks, asked if replaced else "") from None
+        first, *others = {names[error.name]: error.lacks for error in lacking.values()}.items()
+        if first[0] not in replaced:
+            raise UndeclaredColumn(first[0], undeclared.known, first[1]) from None
+        found = tuple(each for each in others if each[0] in replaced)
+        raise UndeclaredColumn(first[0], undeclared.known, first[1], asked, found) from None
+
+
+def _all_lacking(statistic: Statistic, columns: Sequence[Column], first: UndeclaredColumn) -> list[UndeclaredColumn]:
+    """The errors of all columns that a statistic needs and nothing is said of: with each, the next is looked for."""
+    lacking = [first]
+    with suppress(InputError):
+        while True:
+            try:
+                statistic.features(Columns([*columns, *(error.possible for error in lacking)]))
+                break
+            except UndeclaredColumn as another:
+                if another.name in {error.name for error in lacking}:
+                    break
+                lacking.append(another)
+    return lacking
 
 
 @dataclass

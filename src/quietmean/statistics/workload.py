@@ -154,7 +154,7 @@ class Workload:
         """
         shares: dict[Feature, float] = {}
         for place, statistic in enumerate(self.statistics):
-            with asked_in(statistic, partial(declared_texts, self.columns)):
+            with asked_in(statistic, [*self.columns], partial(declared_texts, self.columns)):
                 declared = self.with_columns(statistic)
                 share = self.allocated[place] if self.allocated else declared.total_share
                 parts = declared.parts
