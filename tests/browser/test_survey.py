@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ PEOPLE = [
     ("", "no answer", "", "no answer", "", [np.nan] * 5),
     ("-3", "f", "1999-01-01", "yes", "nurse", [-3, 0, -365, 1, 5]),
 ]
+# Of the device: no full hours from UTC.
+ZONE = "Asia/Kathmandu"
 CHECKING = "The page checks this study."
 ARRIVED = "Your answer has arrived"
 
@@ -76,7 +79,7 @@ def survey(tmp_path_factory: pytest.TempPathFactory, port: int) -> Survey:
 @contextmanager
 def visiting(browser: Any, survey: Survey, size: str = "telephone", scheme: str = "light") -> Iterator[Visitor]:
     width, height = SIZES[size]
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id=ZONE)
     page = context.new_page()
     visitor = Visitor(page, survey.drop)
     page.on("console", lambda message: visitor.said.append(message.text))
@@ -98,13 +101,20 @@ def test_what_people_enter_is_what_members_open(browser: Any, survey: Survey, po
                 person.fill(*entered)
                 person.page.click("#send")
                 assert "tick the box" in person.page.inner_text("#no-yes")
+                assert person.page.evaluate("document.activeElement.id") == "yes"
                 assert not person.files
                 person.page.check("#yes")
+                if not any(text for text in entered if text != "no answer"):
+                    # Nothing at all is sent only where that is meant.
+                    person.page.click("#send")
+                    assert "You answered no question" in person.page.inner_text("#no-yes")
+                    assert not person.files
                 # Clicked twice.
                 person.page.dblclick("#send")
                 person.wait(ARRIVED)
                 (file,) = person.files
                 files.append(file)
+                person.page.locator("#count", has_text=f"{number} of at most {survey.sealed.admitted} answers").wait_for()
                 # Closed and opened again: it is not made anew.
                 person.visit(survey.fragment(number))
                 assert ARRIVED in person.state
@@ -136,10 +146,30 @@ def test_one_voucher_on_two_devices_counts_once_and_the_page_says_so(browser: An
         before = len(box)
         other.agree()
         other.wait("came first")
+        assert "has the first answer" in other.page.inner_text("#receipt-text")
+        assert "has your answer" in one.page.inner_text("#receipt-text")
         assert len(box) == before
         assert one.files != other.files
         other.visit()
         assert "came first" in other.state
+
+
+def test_a_mistake_is_said_where_it_is_and_times_are_those_of_the_device(browser: Any, survey: Survey, port: int) -> None:
+    with survey.served(port), visiting(browser, survey) as person:
+        person.visit(survey.fragment(19))
+        terms = survey.sealed.study.committee
+        assert terms is not None
+        assert f"{terms.contribute_by.astimezone(ZoneInfo(ZONE)):%-I:%M:%S}" in person.page.inner_text("#until")
+        assert "GMT+5:45" in person.page.inner_text("#until")
+        person.page.check("#yes")
+        person.page.locator("#answer-0").press_sequentially("12e")
+        person.page.click("#send")
+        assert person.page.inner_text("#answer-0-note") == "pay is not a number."
+        assert person.page.get_attribute("#answer-0", "aria-invalid") == "true"
+        assert person.page.evaluate("document.activeElement.id") == "answer-0"
+        person.page.fill("#answer-0", "12")
+        assert person.page.get_attribute("#answer-0", "aria-invalid") == "false"
+        assert not person.files
 
 
 def test_offline_nothing_is_lost_and_the_same_file_is_sent_again(browser: Any, survey: Survey, port: int) -> None:

@@ -14,9 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.drop import Drop, DropBox
-from quietmean.form import FormPage, form_page
+from quietmean.form import FormPage, form_page, learnt
 from quietmean.node.net import Identity
+from quietmean.statistics import Statistic, parse_statistic, read_text
 from quietmean.statistics.program import NoProgram
+from support.degenerate import KINDS
+from support.every_kind import COLUMNS
 from support.survey import Survey, answer_of
 
 SOURCES = Path(__file__).parents[2] / "src/quietmean/form"
@@ -82,6 +85,50 @@ def test_what_a_page_says_stands_in_its_data_and_who_reads_everything_comes_firs
     assert any("cannot be changed or taken back" in text for text in about["always"])
     assert any("keeps no budget" in text for text in about["always"])
     assert any(text.startswith("It costs epsilon ") for text in about["always"])
+
+
+@pytest.mark.parametrize("statistic", KINDS, ids=lambda one: one.text)
+def test_what_is_learnt_is_said_in_words_with_each_column_that_is_asked_about(statistic: Statistic) -> None:
+    said = learnt(statistic, COLUMNS)
+    assert "(" not in said
+    assert "a column" not in said or not hasattr(statistic, "column")
+    # Of a text for the command line, names that stand before = are no columns, nor is the name of the kind.
+    asked = re.sub(r"\w+=", "", statistic.text.partition("(")[2])
+    for name in COLUMNS.names:
+        # Kappa's own words have "chance", which is a column as well.
+        own = len(re.findall(rf"\b{name}\b", statistic.summary))
+        assert len(re.findall(rf"\b{name}\b", said)) == own + bool(re.search(rf"\b{name}\b", asked)), name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("group-means(age, sex)", "means of age for each sex"),
+        ("mean(age, where=weight > 50)", "the mean of age, only where weight > 50"),
+        ("histogram(ended, weight=age, psu=sex)", "how many records are in each bin of ended: age, sex"),
+        ("crosstab(sex, ended)", "counts of two columns against each other: sex, ended"),
+        ("linear-regression(age ~ weight + chance)", "least squares of an outcome on columns: age, weight, chance"),
+    ],
+)
+def test_what_is_learnt_reads_so(text: str, said: str) -> None:
+    assert learnt(parse_statistic(read_text(text)), COLUMNS) == said
+
+
+@pytest.mark.parametrize(
+    ("drop", "listening"),
+    [
+        ("https://drop.example.org", "--listen :443 --certificate FILE --private-key FILE"),
+        ("https://drop.example.org:8443", "--listen :8443 --certificate FILE --private-key FILE"),
+        ("http://127.0.0.1:8391", "--listen 127.0.0.1:8391"),
+    ],
+)
+def test_what_serves_the_page_listens_where_the_page_sends(
+    drop: str, listening: str, survey: Survey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["study", "form", str(survey.study.path), drop, str(tmp_path / "form.html")])
+    told = capsys.readouterr().out
+    assert f" {listening} --folder box" in told
+    assert f"quietmean study vouchers INVITATION {drop} --key REGISTRAR.key" in told
 
 
 def test_the_javascript_is_short_and_imports_only_what_there_is() -> None:

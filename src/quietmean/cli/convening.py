@@ -295,6 +295,8 @@ def seal_command(
         out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key" + data)
         if has_committee(sealed.terms):
             out.print(f"{'Members':10}quietmean join {quote(path.name)} --key NAME.key --contributions FOLDER")
+        if sealed.program and vouching_of(sealed.invitation) is not None:
+            out.print(f"{'Browsers':10}quietmean study form {quote(str(path))} https://HOST form.html")
 
 
 def about(sealed: Sealed) -> dict[str, Any]:

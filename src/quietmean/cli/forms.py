@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
+from urllib.parse import urlsplit
 
 from quietmean.cli.console import output, print_json, print_lines, progress
 from quietmean.cli.screens import rows
@@ -51,5 +52,15 @@ def form_command(study: Path, drop: str, page: Path, /, *, json: bool = False) -
         return
     said = f"{page} is the page of {sealed.study.name!r}, " + ("exactly." if there else "for any browser.")
     facts = [ShortFact("sha256", made.digest), ShortFact("for", sealed.digest), ShortFact("sends to", drop)]
-    serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} --listen :443 --folder box --key NAME.key"
-    print_lines([said, *rows(facts), f"{'Serve':10}{serve}"])
+    serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} {_listening(drop)} --folder box --key NAME.key"
+    links = f"quietmean study vouchers INVITATION {quote(drop)} --key REGISTRAR.key"
+    print_lines([said, *rows(facts), f"{'Serve':10}{serve}", f"{'Links':10}{links}"])
+
+
+def _listening(drop: str) -> str:
+    """The options with which a drop is reached at this address."""
+    place = urlsplit(drop)
+    if place.scheme == "https":
+        return f"--listen :{place.port or 443} --certificate FILE --private-key FILE"
+    # Others cannot read what this machine sends to itself.
+    return f"--listen {quote(f'{place.hostname}:{place.port or 80}')}"

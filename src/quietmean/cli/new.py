@@ -192,7 +192,9 @@ def new_command(
         lines += indented("Tip", proposed)
     # First how precise it can be: an invitation comes after.
     known = "" if terms.records is not None or terms.unit == PrivacyUnit.PARTY else " --records 5000"
-    plan = f"{NEXT}plan --study {quote(str(save))} --parties {terms.minimum or 20}{known}"
+    agreed = terms.committee
+    vouchers = 0 if agreed is None or agreed.vouchers is None else agreed.members + agreed.vouchers
+    plan = f"{NEXT}plan --study {quote(str(save))} --parties {vouchers or terms.minimum or 20}{known}"
     print_lines([*lines, *with_remark(plan, "with your numbers"), f"{THEN}study invite {quote(str(save))}"])
 
 

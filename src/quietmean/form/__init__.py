@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError
 from quietmean.planning.automatic import Choice
-from quietmean.studies.agreement.any_study import asked_text
+from quietmean.statistics import Columns, Statistic
+from quietmean.statistics.names import names_of
 from quietmean.studies.agreement.contribution import session_of
-from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.program import EncodingProgram
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.voucher import vouching_of
@@ -132,7 +132,7 @@ def _script() -> str:
 
 def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
     """What the page says of the study before anything is entered, in the words of its contract."""
-    study, terms = sealed.study, sealed.study.committee
+    study = sealed.study
     _, parties, _ = signatories(sealed)
     everybody = (*parties, Signatory(BY_VOUCHER, ""))
     contract = Contract(study, everybody, len(parties), sealed, contributes=True, choice=choice)
@@ -140,20 +140,20 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
     always = {fact.key: str(fact.text) for fact in screen.always}
     costs = next(str(fact.text) for fact in screen.rows if fact.key == "costs")
     members = ", ".join(entry.name for entry in sealed.computing)
+    answers = "; ".join(learnt(one, study.workload.columns) for one in study.workload.statistics)
     for key, text in _OF_PERSONS.items():
         always |= {key: text} if key in always else {}
     convener = next(
         (entry.name for entry in sealed.entries if entry.identity == sealed.invitation.convener), sealed.invitation.convener
     )
-    ends = "" if terms is None else f"Answer until {in_words(terms.contribute_by)}."
     return {
         "name": study.name,
-        "by": f"{convener} asks. {ends}",
+        "by": f"{convener} asks.",
         "file": re.sub(r"[^A-Za-z0-9]+", "-", study.name).strip("-")[:40] or "study",
         "reads": [
             f"The members are {members}.",
             always["READS"],
-            f"Everybody learns the answer to this, with noise: {asked_text(study)}.",
+            f"Everybody learns this, with noise: {answers}.",
             "Nobody else learns what you enter. Nothing else is sent.",
             always["ONCE"],
         ],
@@ -166,4 +166,23 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
     }
 
 
-__all__ = ["FormPage", "form_page"]
+def learnt(statistic: Statistic, columns: Columns) -> str:
+    """What a question tells, in the words of its kind and with its columns, such as "means of pay for each sex"."""
+    # What follows in a kind's words is for statisticians: tests and ratios.
+    said, where, fields = statistic.summary.partition(", with ")[0], statistic.where, statistic.describe()
+    known = names_of(_texts([value for name, value in fields.items() if name not in ("kind", "where")]))
+    names = [name for name in columns.names if name in known]
+    for words, field, text in (("a column", "column", "{}"), (" in groups", "by", " for each {}")):
+        name = getattr(statistic, field, None)
+        if words in said and name in names:
+            said = said.replace(words, text.format(name))
+            names.remove(name)
+    named = f"{said}: {', '.join(names)}" if names else said
+    return f"{named}, only where {where}" if where else named
+
+
+def _texts(value: object) -> str:
+    return value if isinstance(value, str) else " ".join(map(_texts, value)) if isinstance(value, list | tuple) else ""
+
+
+__all__ = ["FormPage", "form_page", "learnt"]

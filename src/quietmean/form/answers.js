@@ -9,7 +9,7 @@ function element(name, fields = {}, ...children) {
   return made;
 }
 
-const shown = (number) => number.toLocaleString("en", { maximumFractionDigits: 10 });
+export const shown = (number) => number.toLocaleString("en", { maximumFractionDigits: 10 });
 const dayOf = (text) => Date.parse(`${text}T00:00:00Z`) / DAY;
 const dateOf = (column, days) => new Date((dayOf(column.since) + days) * DAY).toISOString().slice(0, 10);
 
@@ -59,9 +59,10 @@ function measure(column, place) {
   };
   // Only the person who answers sees this.
   input.addEventListener("input", () => {
-    const { value } = cell();
+    const { value, mistake } = cell();
+    input.setAttribute("aria-invalid", String(Boolean(mistake)));
     note.textContent = value < column.low ? `This is below ${low}. It counts as ${low}.`
-      : value > column.high ? `This is above ${high}. It counts as ${high}.` : "";
+      : value > column.high ? `This is above ${high}. It counts as ${high}.` : mistake ?? "";
   });
   return { field: element("div", {}, element("label", { htmlFor: id, textContent: column.name }), input, hint, note), cell };
 }

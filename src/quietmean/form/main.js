@@ -1,8 +1,8 @@
 // The page of a survey, and the worker that seals beside it: one script for both.
-import { question } from "./answers.js";
+import { question, shown } from "./answers.js";
 import { freshBytes, toHex } from "./bytes.js";
 import { canSeal, contribution, headerDigest } from "./contribution.js";
-import { sent } from "./drop.js";
+import { countsOf, sent } from "./drop.js";
 import { forget, keep, keptOf } from "./kept.js";
 import { numbersOf } from "./program.js";
 import { COUNTED, countedIn, LATE, LEFT_OUT, logOf, MISSING, receiptOf, verdictOn } from "./receipts.js";
@@ -64,6 +64,9 @@ function facts(id, pairs) {
   at(id).replaceChildren(...parts.map(([name, text]) => Object.assign(document.createElement(name), { textContent: text })));
 }
 
+// A time in the words of this device, with its zone.
+const local = (time) => time.toLocaleString("en", { dateStyle: "long", timeStyle: "long" });
+
 function offer(id, content, name) {
   URL.revokeObjectURL(at(id).href);
   at(id).href = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
@@ -83,12 +86,14 @@ class Page {
     document.title = about.name;
     at("title").textContent = about.name;
     at("by").textContent = about.by;
+    at("until").textContent = `Answer until ${local(this.study.end)}.`;
     list("learn", about.reads);
     list("always", about.always);
     facts("terms", about.terms);
     at("questions").replaceChildren(...this.questions.map(({ field }) => field));
     show("reads");
     this.listen();
+    this.count();
     const all = await keptOf(this.session);
     // What is not sent yet comes first.
     this.kept = all.find(({ receipt }) => !receipt) ?? all.at(-1);
@@ -116,9 +121,16 @@ class Page {
     };
   }
 
+  // How many have answered. Only the server that this page came from is asked: it knows of the visit.
+  async count() {
+    if (new URL(this.address).origin !== location.origin) return;
+    const numbers = await countsOf(this.address);
+    if (numbers) at("count").textContent = `${shown(numbers.contributions)} of at most ${shown(numbers.of)} answers have arrived.`;
+  }
+
   over() {
     show("after");
-    say(`The time for answers ended at ${this.study.end.toUTCString()}.`);
+    say(`The time for answers ended on ${local(this.study.end)}.`);
   }
 
   askVoucher(text) {
@@ -132,7 +144,7 @@ class Page {
     try {
       const voucher = voucherOf(own);
       if (!(await isAdmitted(this.study, voucher))) {
-        throw new Error("This voucher is for another study. Ask the registrar for yours.");
+        throw new Error("This voucher is for another study. Ask for yours where you got this one.");
       }
       this.voucher = voucher;
     } catch (error) {
@@ -152,13 +164,20 @@ class Page {
   async answer() {
     if (this.busy) return;
     const cells = this.questions.map(({ cell }) => cell());
-    const mistake = cells.find((cell) => cell.mistake)?.mistake;
-    const text = mistake ? `${mistake} Correct it.` : at("yes").checked ? "" : "Read the terms, and tick the box to agree.";
-    at("no-yes").textContent = text;
-    if (text) {
-      if (!mistake) at("yes").focus();
-      return;
+    const wrong = cells.findIndex(({ mistake }) => mistake);
+    // The first one to be mended gets the focus, so that nobody has to look for it.
+    const stop = (text, id) => {
+      at("no-yes").textContent = text;
+      at(id).focus();
+    };
+    if (wrong >= 0) return stop(`${cells[wrong].mistake} Correct it.`, `answer-${wrong}`);
+    if (!at("yes").checked) return stop("Read the terms, and tick the box to agree.", "yes");
+    // Sent once, a voucher is used: it is asked before nothing at all is sent.
+    if (!this.meant && cells.every(({ value }) => Number.isNaN(value))) {
+      this.meant = true;
+      return stop("You answered no question. Answer one, or press the button again to send none.", "send");
     }
+    at("no-yes").textContent = "";
     this.busy = true;
     at("send").disabled = true;
     say("Sealing your answers.");
@@ -208,7 +227,7 @@ class Page {
     } else if (answer.first) {
       await this.received(answer.text, "Another answer with your voucher came first. That one counts, and this one does not.");
     } else if (answer.refused) {
-      say(`It was not taken: ${answer.refused}. Keep the file, and ask the registrar.`, true);
+      say(`It was not taken: ${answer.refused}. Keep the file, and ask who sent you the link.`, true);
     } else {
       show("again");
       say(`It is not sent yet: ${answer.later}. Download the file, then send again.`, true);
@@ -222,14 +241,16 @@ class Page {
     await keep(this.session, this.kept);
     hide("sealed");
     await this.showReceipt(text);
+    this.count();
     at("state").focus();
   }
 
   async showReceipt(text) {
     const receipt = await receiptOf(this.study, text);
     say(this.kept.why || "Your answer has arrived. You may close this page.", Boolean(this.kept.why));
-    at("receipt-text").textContent = "The server signed that it has your answer. Download this receipt: it proves what the server said.";
-    const rows = [["arrived", receipt.time.toUTCString()], ["place", String(receipt.place.position)]];
+    const whose = this.kept.why ? "the first answer" : "your answer";
+    at("receipt-text").textContent = `The server signed that it has ${whose}. Download this receipt: it proves what the server said.`;
+    const rows = [["arrived", local(receipt.time)], ["place", String(receipt.place.position)]];
     facts("receipt-facts", [...rows, ["file", receipt.place.digest], ["server", receipt.drop]]);
     offer("receipt-file", text, `${this.survey.about.file}.receipt`);
     show("receipt", "after");

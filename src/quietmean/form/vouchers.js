@@ -6,7 +6,7 @@ import { isSigned, keyLine, publicKeyOf } from "./signatures.js";
 
 const SECRET_BYTES = 32;
 const ADMISSION_BYTES = 72;
-const NO_VOUCHER = "This is no whole voucher. Copy the link again, or name the file that the registrar gave you.";
+const NO_VOUCHER = "This is no whole voucher. Copy the link again, or choose the voucher's file.";
 const FILE = /^quietmean-committee-voucher-1\.(\S+)\.(\S+)\s+-----BEGIN PRIVATE KEY-----([\sA-Za-z0-9+/=]+)-----END/;
 
 // From what stands behind # in a link, base64 of key and admission, or from the content of a voucher's file.
