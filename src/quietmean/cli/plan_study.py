@@ -11,6 +11,7 @@ from quietmean.cli.options import StudyOptions
 from quietmean.cli.screens import NEXT
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
+from quietmean.core.readable import marked
 from quietmean.protocols import resolve
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies import StudyTerms
@@ -19,6 +20,9 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.party import agreed_terms
 from quietmean.studies.party.planned import Wanted
+
+# In place of the next step, where no answer is to be expected.
+_HIDDEN = "Noise would most often hide all answers of this study. Ask for more records or a larger epsilon."
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ def plan_study(
         out.print()
         print_lines([*planned.sentences()])
         out.print()
-    print_lines([f"{NEXT}{_after(path, options, sealed)}"])
+    hidden = [term.mostly_hidden for term in planned.expected]
+    print_lines(marked("HIDDEN", _HIDDEN) if hidden and all(hidden) else [f"{NEXT}{_after(path, options, sealed)}"])
 
 
 def _after(path: Path, options: StudyOptions, sealed: Sealed | None) -> str:

@@ -57,9 +57,10 @@ class Expected:
 
     ``noise`` and ``population``: widths of the two intervals of its headline ``term``, in the middle of the drawn studies.
     ``usual_width``: that of the population, or of the noise where there is no other, at a spread in the middle.
-    ``ratio``: noise over sampling error. ``flagged``: part of the studies in which the term is flagged or unknown; ``power``:
-    part in which its test rejects at 5 %, None without a test. ``hopeless``: what it is asked for first is not known better than
-    its bounds tell already. ``records`` and ``less_noise``: how many times as many records, or as little noise, would do.
+    ``ratio``: noise over sampling error. ``flagged``: part of the studies in which the term is flagged or unknown; ``hidden``:
+    in which it is unknown; ``power``: part in which its test rejects at 5 %, None without a test. ``hopeless``: what it is asked
+    for first is not known better than its bounds tell already. ``records`` and ``less_noise``: how many times as many
+    records, or as little noise, would do.
     ``at``: of a ratio, the value at which its intervals are said; None for any other term.
     """
 
@@ -76,6 +77,12 @@ class Expected:
     records: float = 1.0
     less_noise: float = 1.0
     at: float | None = None
+    hidden: float = 0.0
+
+    @property
+    def mostly_hidden(self) -> bool:
+        """Does noise hide it in most of the drawn studies?"""
+        return self.hopeless or self.hidden > 0.5
 
     def reach(self, widths: Pair, digits: int = 2) -> str:
         """Intervals from the narrowest to the widest of these ``widths`` as text, as :func:`.reach_text` has each."""
@@ -216,6 +223,7 @@ class Expectation:
             middle.width,
             *factors,
             self._at(statistic, middle.term) if middle.is_ratio else None,
+            float(middle.unknown.mean()),
         )
 
     def _at(self, statistic: Statistic, term: str) -> float:

@@ -26,14 +26,15 @@ _NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested"
 @dataclass(frozen=True, eq=False)
 class Simulated:
     """Studies that were drawn, arrays by study, of a headline term: widths of its intervals, noise over sampling error, whether
-    it is flagged or unknown, whether a test at 5 % rejects (NaN without any), whether any headline term is worth asking for.
-    ``is_ratio``: is the term shown on the scale of logarithms?"""
+    it is flagged or unknown, and only the latter, whether a test at 5 % rejects (NaN without any), whether any headline term is
+    worth asking for. ``is_ratio``: is the term shown on the scale of logarithms?"""
 
     term: str
     noise: Array
     population: Array
     ratio: Array
     flagged: Mask
+    unknown: Mask
     rejects: Array
     hopeful: Mask
     is_ratio: bool = False
@@ -64,10 +65,11 @@ def summed_up(decoded: list[Estimates], null: float | None, term: str | None = N
     rows = [_row(estimates, term, null) for estimates in decoded]
     noise, population, ratio, rejects = (np.array([row[column] for row in rows]) for column in range(4))
     flagged = np.array([_is_flagged(estimates, term) for estimates in decoded])
+    unknown = np.array([_is_unknown(estimates, term) for estimates in decoded])
     hopes = np.array([hopeful(estimates) for estimates in decoded])
     index = decoded[0].terms.index(term)
     is_ratio = any(estimates.entries[index].is_ratio for estimates in decoded)
-    return Simulated(term, noise, population, ratio, flagged, rejects, hopes, is_ratio)
+    return Simulated(term, noise, population, ratio, flagged, unknown, rejects, hopes, is_ratio)
 
 
 def headline(decoded: list[Estimates]) -> str:
@@ -110,7 +112,11 @@ def _rejects(estimates: Estimates, index: int, null: float | None) -> float:
 def _is_flagged(estimates: Estimates, term: str) -> bool:
     flags = [flag for flag in estimates.flags if flag.code not in _NOT_ABOUT_NOISE]
     flagged = any(term in flag.terms for flag in flags) or any(not flag.terms and flag.code != "few" for flag in flags)
-    return flagged or not math.isfinite(float(estimates.value[estimates.terms.index(term)]))
+    return flagged or _is_unknown(estimates, term)
+
+
+def _is_unknown(estimates: Estimates, term: str) -> bool:
+    return not math.isfinite(float(estimates.value[estimates.terms.index(term)]))
 
 
 def hopeful(estimates: Estimates) -> bool:

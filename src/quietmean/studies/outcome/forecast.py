@@ -194,7 +194,11 @@ class Forecast:
             taken += [_if_so(spreads)] if spreads and _depends_on_spread(term) else []
             assumed = " ".join(["", *filter(None, (term.if_so, f"({'; '.join(taken)})" if taken else ""))])
             own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
-            flagged = [f"flagged or hidden in {percent_text(term.flagged)} of studies"] if term.flagged >= _WORTH_SAYING else []
+            flagged = (
+                [f"flagged or hidden in {percent_text(term.flagged)} of studies{_of_them_hidden(term)}"]
+                if term.flagged >= _WORTH_SAYING
+                else []
+            )
             power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
             half = either_side(bound_text(term.usual_width / 2)) if term.at is None else reach_text(term.usual_width, term.at)
             interval = f"interval {for_terminal(half)}{noise}{assumed}"
@@ -345,6 +349,10 @@ class Forecast:
         # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.
         deviation = self.noise / self.drawn / (self.study.workload.sensitivity * share / math.sqrt(2))
         return {"best_bins": best_bins(columns[statistic.column], self.drawn, deviation)}
+
+
+def _of_them_hidden(term: Expected) -> str:
+    return f", hidden in {percent_text(term.hidden)}" if term.hidden >= _WORTH_SAYING else ""
 
 
 def _interval(drawn: Simulated) -> str:
