@@ -52,15 +52,11 @@ def form_command(study: Path, drop: str, page: Path, /, *, json: bool = False) -
         return
     said = f"{page} is the page of {sealed.study.name!r}, " + ("exactly." if there else "for any browser.")
     facts = [ShortFact("sha256", made.digest), ShortFact("for", sealed.digest), ShortFact("sends to", drop)]
-    serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} {_listening(drop)} --folder box --key NAME.key"
+    place = urlsplit(drop)
+    # Others cannot read what a machine sends to itself: all other addresses have a certificate.
+    safe = place.scheme == "https"
+    listen = f":{place.port or 443}" if safe else f"{place.hostname}:{place.port or 80}"
+    serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} --listen {quote(listen)} --folder box"
+    serve += " --key NAME.key" + (" --certificate FILE --private-key FILE" if safe else "")
     links = f"quietmean study vouchers INVITATION {quote(drop)} --key REGISTRAR.key"
     print_lines([said, *rows(facts), f"{'Serve':10}{serve}", f"{'Links':10}{links}"])
-
-
-def _listening(drop: str) -> str:
-    """The options with which a drop is reached at this address."""
-    place = urlsplit(drop)
-    if place.scheme == "https":
-        return f"--listen :{place.port or 443} --certificate FILE --private-key FILE"
-    # Others cannot read what this machine sends to itself.
-    return f"--listen {quote(f'{place.hostname}:{place.port or 80}')}"
