@@ -277,6 +277,10 @@ def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, surv
         )
         forgetting = [(f"m{n}.dropped", survey.log_of(n, [first], {})) for n in (1, 2)]
         assert "The receipt proves that" in chosen(other, result, *forgetting)
+        # Without a result nothing is left out, and another file is no result.
+        for person in one, other:
+            assert "The result is missing" in chosen(person, *logs)
+            assert "m1.json is none of these files" in chosen(person, *logs, ("m1.json", b"{}"))
         # One member may lie: of one log nothing follows.
         assert "Too few files" in chosen(other, result, forgetting[0])
         # A result that nobody signed is no result.

@@ -268,14 +268,17 @@ class Page {
   }
 
   async verdict(files) {
-    let [receipt, counted] = [this.kept?.receipt, new Map()];
+    let [receipt, counted] = [this.kept?.receipt, null];
     const logs = [];
     for (const file of files) {
       if (file.name.endsWith(".receipt")) receipt = await file.text();
       else if (file.name.endsWith(".dropped")) logs.push(await logOf(this.study, await file.text()));
-      else counted = await countedIn(this.study, new Uint8Array(await file.arrayBuffer()));
+      else if (file.name.endsWith(".sums")) counted = await countedIn(this.study, new Uint8Array(await file.arrayBuffer()));
+      else return `${file.name} is none of these files. Choose those that end in .sums and .dropped.`;
     }
     if (!receipt) return "There is no receipt on this device. Choose its file, too.";
+    // Logs say what members read, and a result alone what they counted: without one, nothing is known to be left out.
+    if (!counted) return "The result is missing. Choose a file that ends in .sums, too.";
     const { verdict, why } = verdictOn(this.study, await receiptOf(this.study, receipt), counted, logs, this.study.listsAt);
     const because = why ? `The reason: ${why}.` : "The logs do not say why.";
     return {
