@@ -166,6 +166,9 @@ def test_what_a_drop_acknowledged_is_in_the_result_though_it_was_killed(
         log = DropLog.verified(signed, session)
         assert (log.member, len(log.chains)) == (study.identities[name].public_key, 12)
         assert all(log.has(one.place) for one in receipts.values())
+        files = PartyContext.load(study.path, None, study.key(name), Identity.load)
+        published = member.MemberFiles(files, study.plan, SiteOptions()).published
+        assert [path.name for path in published] == [f"study-{name}.sums", f"study-{name}.dropped"]
     for opened in everybody:
         shown = OpenedStudy.of(study.sealed, study.plan, opened.checked, opened.left_out)
         assert opened.left_out == ()

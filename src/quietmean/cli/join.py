@@ -265,6 +265,8 @@ def take_part_as_member(
         "sums": str(member.sums),
     }
     pages.write(opened, effort, json=json, details=shown.details)
+    if not json:
+        print_lines(indented("Publish", ", ".join(map(near, member.published))))
 
 
 # The fields of the result that the event "result" carries.

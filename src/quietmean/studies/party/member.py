@@ -86,6 +86,11 @@ class MemberFiles:
         return self.store.with_name(f"{self.store.name.removesuffix('.store')}{ending}")
 
     @property
+    def published(self) -> tuple[Path, ...]:
+        """Those files that are there for everybody: with them anyone reads the result, and what became of a contribution."""
+        return tuple(path for path in (self.sums, self.beside(".dropped")) if path.exists())
+
+    @property
     def sums(self) -> Path:
         """What this member published: the choice, the sums that it knows."""
         return self.beside(".sums")
