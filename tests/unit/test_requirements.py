@@ -60,7 +60,7 @@ def missing(folder: Path, installed: set[str]) -> set[str]:
 
 # Folders of their own, which only the commands of the same names import, once they have looked for the extra.
 DESK = {f"{name}.py needs starlette" for name in ("desk/access", "desk/app", "drop/__init__")}
-DESK |= {"drop/__init__.py needs uvicorn"}
+DESK |= {"node/relay/web.py needs uvicorn"}
 # The same for estimators, which are imported when one is asked for.
 ESTIMATORS = {f"learning/estimators/{name}.py needs sklearn" for name in ("base", "kmeans", "logistic", "one_study")}
 

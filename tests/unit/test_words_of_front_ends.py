@@ -191,7 +191,7 @@ def test_r_is_told_in_words_of_r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("QUIETMEAN_CALLER", "r")
     (tmp_path / "d.csv").write_text("age\n" + "41\n" * 40)
     for bounds, words in (
-        ("5..5", "Give NAME in LOW..HIGH"),
+        ("5..5", "Write two different ones, as in age in 0..100"),
         ("0..110", "Give either parties = N or party_column = NAME"),
     ):
         raised(SystemExit, "", main, ["run", "d.csv", f"mean(age in {bounds})", "--json"])
