@@ -179,12 +179,12 @@ class Received:
     def not_there(self, logs: Mapping[PartyId, PartyLog]) -> tuple[tuple[PartyId, PartyId], ...]:
         """(party, other): whose release is in this total, and who else says that it is not in the one there.
 
-        Who heard nobody else has none.
+        Who heard nobody else has none. What came to it after its total has no digest in its log.
         """
         return tuple(
             (party, other)
             for other, log in sorted(logs.items())
-            for there in ({*log.heard},)
+            for there in ({party for party, _ in log.releases} or {*log.heard},)
             if there - {other}
             for party in self.heard
             if party not in there
