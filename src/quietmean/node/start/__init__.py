@@ -271,22 +271,23 @@ class StartPhase:
         clock = asyncio.get_running_loop().time
         while True:
             self._news.clear()
-            announcement, now = self._announcement, clock()
+            now = clock()
             for peer in [peer for peer, due in self._due_at.items() if due <= now]:
-                self._tell(peer, announcement, now)
+                self._tell(peer, now)
             wake = min(self._due_at.values(), default=math.inf)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(wake if wake < math.inf else None):
                     await self._news.wait()
 
-    def _tell(self, peer: PartyId, announcement: Announcement, now: float) -> None:
+    def _tell(self, peer: PartyId, now: float) -> None:
+        # Anew for each: what a peer answered at once may have changed it.
+        announcement = self._announcement
         if (before := self._asking.pop(peer, None)) is not None:
             # It has changed, or was lost.
             before.cancel()
-        if self._is_settled(peer, announcement):
-            self._due_at[peer] = math.inf
-        elif not self._tell_now(peer, announcement):
-            self._due_at[peer] = now + _PATIENCE
+        # What changes from here on is due at once, which nothing that ends later puts off.
+        self._due_at[peer] = math.inf if self._is_settled(peer, announcement) else now + _PATIENCE
+        if self._due_at[peer] < math.inf and not self._tell_now(peer, announcement):
             self._asking[peer] = self._tasks.spawn(self._ask(peer, announcement))
 
     def _tell_now(self, peer: PartyId, announcement: Announcement) -> bool:
@@ -325,9 +326,8 @@ class StartPhase:
         else:
             self._was_taken_in(peer, announcement)
         self._asking.pop(peer, None)
-        if self._due_at[peer] > 0.0:
-            self._tell_again(peer)
-            self._news.set()
+        self._tell_again(peer)
+        self._news.set()
 
     def _frames(self, peer: PartyId, announcement: Announcement) -> Iterator[Start]:
         ciphertext = self._pairing.ciphertext_for(peer) if announcement.commit else b""
@@ -340,9 +340,10 @@ class StartPhase:
         self._changed.set()
 
     def _tell_again(self, peer: PartyId) -> None:
-        """What it has not taken in is repeated after a while."""
-        settled = self._is_settled(peer, self._announcement)
-        self._due_at[peer] = math.inf if settled else asyncio.get_running_loop().time() + self._occasion.pause
+        """What it has not taken in is repeated after a while, if there is nothing new for it."""
+        if self._due_at[peer] > 0.0:
+            settled = self._is_settled(peer, self._announcement)
+            self._due_at[peer] = math.inf if settled else asyncio.get_running_loop().time() + self._occasion.pause
 
 
 def _unbound(announcement: Announcement) -> Announcement:
