@@ -386,7 +386,7 @@ class TidyTerms(TableFile):
 
 def lines_of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """The lines of a terminal: each statistic, and its terms below it; one that is a number has a line with it."""
-    has_truth = any("true_value" in statistic for statistic in documents)
+    has_truth = have_truth(documents)
     heads = ["estimate", NOISE_ERROR, "95 % interval", "95 % for the noise"]
     rows = [["", *heads, *(["without noise"] if has_truth else [])]]
     for document in documents:
@@ -406,6 +406,11 @@ def terminal_cells(term: Term, has_truth: bool) -> list[str]:
 
 # Of a number of records without noise, on the grid of its protocol: what shows as whole is whole.
 _ROUNDING = 0.05
+
+
+def have_truth(documents: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether answers have the values without noise beside them, as those of a run on one machine have."""
+    return any("true_value" in document for document in documents)
 
 
 def truth_text(term: Term) -> str:

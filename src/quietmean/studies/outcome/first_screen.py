@@ -40,7 +40,7 @@ from quietmean.planning.influence import Checked
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
-from quietmean.statistics.printed import TidyTests, about_text, shown, together, truth_text
+from quietmean.statistics.printed import TidyTests, about_text, have_truth, shown, together, truth_text
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.outcome.about_intervals import about_intervals
@@ -337,7 +337,7 @@ def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
     # Nobody's answers have no interval that means anything.
     if any(document.get("kind") == FirstLook.name for document in end.statistics):
         yield "", _PROPOSED
-        if any("true_value" in document for document in end.statistics):
+        if have_truth(end.statistics):
             yield "", _WITHOUT_NOISE
     yield from (("", text) for text in about_intervals([] if end.nobodys else end.terms))
     yield "Privacy", privacy_of(end)
@@ -361,7 +361,7 @@ def _no_answer(end: Ended) -> Iterator[str]:
 
 def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each term, below its statistic where that has several, and each test below both."""
-    has_truth = any("true_value" in document for document in documents)
+    has_truth = have_truth(documents)
     rows = [["  statistic", "estimate", "95 % interval", "n", *["true here"] * has_truth]]
     tests = dict[int, list[str]]()
     for document in documents:
