@@ -1,6 +1,6 @@
 // Answers what tests ask of the modules that seal, in node or in a browser.
 
-const MODULES = ["bytes", "contribution", "hpke", "mlkem", "msgpack", "program", "receipts", "sha3", "sharing", "signatures", "streams", "vouchers"];
+const MODULES = ["answers", "bytes", "contribution", "hpke", "mlkem", "msgpack", "program", "receipts", "sha3", "sharing", "signatures", "streams", "vouchers"];
 
 // A function from one question to its answer, both plain data with bytes in hexadecimal; `folder`: where the modules are.
 export async function answering(folder) {
@@ -76,6 +76,8 @@ export async function answering(folder) {
       }
       return seconds;
     },
+    // NaN is null in JSON.
+    readNumber: ({ text }) => form.numberIn(text, "pay"),
     readVoucher: ({ text }) => {
       const { secret, admission } = form.voucherOf(text);
       return { secret: toHex(secret), admission: toHex(admission) };

@@ -17,6 +17,7 @@ from quietmean.statistics import Column
 from quietmean.statistics.program import VectorProgram
 from quietmean.studies.agreement.program import EncodingProgram
 from support.drawn_programs import DrawnProgram, drawn_programs
+from support.javascript import answers_of
 
 PROGRAM = Path(__file__).parents[2] / "src/quietmean/form/program.js"
 SEED = 60
@@ -74,7 +75,7 @@ def some_programs() -> tuple[DrawnProgram, ...]:
     cells = np.array([[place / 2] for place in range(-9, 10)] + [[place * 0.1] for place in range(-9, 10)])
     vector = VectorProgram((Column(name="cell", low=-9, high=9),), (("cell", 0), ("nearest", 0)), (0, 1))
     bounds = np.zeros(2, dtype=np.int64), np.full(2, 200)
-    own = EncodingProgram(vector, 0.0, 0.1, 100.0, 100, *bounds, ())
+    own = EncodingProgram(vector, 0.0, 0.1, 100.0, 100, 1, *bounds, ())
     drawn = drawn_programs(np.random.default_rng(SEED), SOME)
     return *drawn, DrawnProgram(own, None, cells, np.zeros((len(cells), 2)))
 
@@ -116,3 +117,50 @@ def test_a_mutant_of_the_javascript_is_found(before: str, after: str, tmp_path: 
     mutant = tmp_path / "program.mjs"
     mutant.write_text(text.replace(before, after))
     assert differing(some_programs(), mutant, tmp_path)
+
+
+# What is typed, and the number that it is, or the only texts that are offered instead.
+TYPED: list[tuple[str, float | list[str]]] = [
+    ("1234", 1234.0),
+    (" 1234.5 ", 1234.5),
+    ("-3", -3.0),
+    ("+.5", 0.5),
+    ("0.123", 0.123),
+    ("1.2340", 1.234),
+    ("12.3456", 12.3456),
+    ("1e5", 1e5),
+    ("1,5", ["1.5"]),
+    ("1,234", ["1234", "1.2340"]),
+    ("1.234", ["1.2340", "1234"]),
+    ("-41.000", ["-41.0000", "-41000"]),
+    ("1,234.5", ["1234.5"]),
+    ("1.234,5", ["1234.5"]),
+    ("1,234,567", ["1234567"]),
+    ("1.234.567", ["1234567"]),
+    ("12,34,567", []),
+    ("1 234", []),
+    ("1'234", []),
+    ("12e", []),
+    ("1e999", []),
+    ("0x10", []),
+    ("Infinity", []),
+    ("−3", []),
+    ("١٢", []),
+]
+
+
+def test_a_number_is_what_was_typed_or_asked_about_and_never_guessed() -> None:
+    found = answers_of([{"call": "readNumber", "text": text} for text, _ in TYPED])
+    for (text, meant), answer in zip(TYPED, found, strict=True):
+        if isinstance(meant, float):
+            assert answer == {"value": meant}, text
+            continue
+        assert answer["value"] is None, text
+        assert answer["mistake"].startswith("pay is "), text
+        assert answer.get("readings", []) == meant, text
+        assert all(reading in answer["mistake"] for reading in meant), text
+        # What is offered is taken, as what it says.
+        assert answers_of([{"call": "readNumber", "text": reading} for reading in meant]) == [
+            {"value": float(reading)} for reading in meant
+        ]
+    assert answers_of([{"call": "readNumber", "text": " "}]) == [{"value": None}]

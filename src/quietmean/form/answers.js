@@ -10,6 +10,37 @@ function element(name, fields = {}, ...children) {
 }
 
 export const shown = (number) => number.toLocaleString("en", { maximumFractionDigits: 10 });
+// As it has to be typed: nothing between thousands.
+const typed = (number) => number.toLocaleString("en", { maximumFractionDigits: 10, useGrouping: false });
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
+// What people of several languages mean by a number with commas or points, as texts that have no other meaning.
+function readings(text) {
+  const found = [];
+  for (const [group, point] of [[",", "\\."], ["\\.", ","]]) {
+    const grouped = new RegExp(`^([+-]?[1-9]\\d{0,2}(?:${group}\\d{3})+)(?:${point}(\\d*))?$`).exec(text);
+    if (grouped) found.push(grouped[1].replace(/[.,]/g, "") + (grouped[2] ? `.${grouped[2]}` : ""));
+    const plain = new RegExp(`^([+-]?\\d*)${point}(\\d+)$`).exec(text);
+    // Three digits behind a point may be thousands: a fourth one makes it clear.
+    if (plain) found.push(`${plain[1]}.${plain[2]}${plain[2].length === 3 ? "0" : ""}`);
+  }
+  return [...new Set(found)];
+}
+
+// The number that was typed, {value, mistake, readings}. What two people may read as two numbers is asked about: nothing of it is
+// dropped, and nothing guessed.
+export function numberIn(text, name) {
+  const bare = text.trim();
+  if (bare === "") return { value: NaN };
+  const meant = readings(bare);
+  if (meant.length > 1 || (meant.length && !NUMBER.test(bare))) {
+    return { value: NaN, mistake: `${name} is not clear. Write ${meant.join(" or ")}.`, readings: meant };
+  }
+  if (!NUMBER.test(bare)) return { value: NaN, mistake: `${name} is not a number. Write it as in 1000 or 1.5.` };
+  const value = Number(bare);
+  return Number.isFinite(value) ? { value } : { value: NaN, mistake: `${name} is too large. Write a smaller number.` };
+}
+
 const dayOf = (text) => Date.parse(`${text}T00:00:00Z`) / DAY;
 const dateOf = (column, days) => new Date((dayOf(column.since) + days) * DAY).toISOString().slice(0, 10);
 
@@ -43,26 +74,36 @@ function choice(column, place) {
 
 function measure(column, place) {
   const isDay = Boolean(column.since);
-  const [low, high] = [column.low, column.high].map((bound) => (isDay ? dateOf(column, bound) : shown(bound)));
+  const [low, high] = [column.low, column.high].map((bound) => (isDay ? dateOf(column, bound) : typed(bound)));
   const id = `answer-${place}`;
-  const input = element("input", { id, type: isDay ? "date" : "number", autocomplete: "off" });
-  if (!isDay) Object.assign(input, { step: "any", inputMode: "decimal" });
+  // A field for numbers alone would drop a comma without a word: 1,5 would be 15.
+  const input = element("input", { id, type: isDay ? "date" : "text", autocomplete: "off" });
+  if (!isDay) Object.assign(input, { inputMode: column.low < 0 ? "text" : "decimal", spellcheck: false });
   const hint = element("p", { className: "hint", id: `${id}-hint`, textContent: `From ${low} to ${high}.` });
   const note = element("p", { className: "hint", id: `${id}-note`, role: "status" });
   note.setAttribute("aria-live", "polite");
+  const choices = element("div", { className: "buttons" });
   input.setAttribute("aria-describedby", `${hint.id} ${note.id}`);
   const cell = () => {
-    if (input.validity.badInput) return { value: NaN, mistake: `${column.name} is not ${isDay ? "a date" : "a number"}.` };
-    if (input.value === "") return { value: NaN };
-    const value = isDay ? dayOf(input.value) - dayOf(column.since) : input.valueAsNumber;
-    return Number.isFinite(value) ? { value } : { value: NaN, mistake: `${column.name} is too large.` };
+    if (!isDay) return numberIn(input.value, column.name);
+    if (input.validity.badInput) return { value: NaN, mistake: `${column.name} is not a date. Choose a day.` };
+    return { value: input.value === "" ? NaN : dayOf(input.value) - dayOf(column.since) };
   };
   // Only the person who answers sees this.
-  input.addEventListener("input", () => {
-    const { value, mistake } = cell();
+  const look = () => {
+    const { value, mistake, readings: meant = [] } = cell();
+    choices.replaceChildren(...meant.map((text) => {
+      const choose = () => {
+        input.value = text;
+        look();
+        input.focus();
+      };
+      return element("button", { type: "button", className: "quiet", textContent: text, onclick: choose });
+    }));
     input.setAttribute("aria-invalid", String(Boolean(mistake)));
     note.textContent = value < column.low ? `This is below ${low}. It counts as ${low}.`
       : value > column.high ? `This is above ${high}. It counts as ${high}.` : mistake ?? "";
-  });
-  return { field: element("div", {}, element("label", { htmlFor: id, textContent: column.name }), input, hint, note), cell };
+  };
+  input.addEventListener("input", look);
+  return { field: element("div", {}, element("label", { htmlFor: id, textContent: column.name }), input, hint, note, choices), cell };
 }

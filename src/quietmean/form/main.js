@@ -170,7 +170,7 @@ class Page {
       at("no-yes").textContent = text;
       at(id).focus();
     };
-    if (wrong >= 0) return stop(`${cells[wrong].mistake} Correct it.`, `answer-${wrong}`);
+    if (wrong >= 0) return stop(cells[wrong].mistake, `answer-${wrong}`);
     if (!at("yes").checked) return stop("Read the terms, and tick the box to agree.", "yes");
     // Sent once, a voucher is used: it is asked before nothing at all is sent.
     if (!this.meant && cells.every(({ value }) => Number.isNaN(value))) {
