@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from quietmean.node.net import Identity
 from quietmean.planning import Plan
 from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.program import program_digest
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
@@ -48,13 +48,14 @@ class CommitteeStudy:
             address = self.addresses.get(name, f"{name}.example:7000" if member else "")
             path = keys_path(self.key(name), self.invitation.digest)
             self.keys[name] = StudyKeys.make(path, self.invitation, identity, name, address, member=member)
-        self.sealed = Sealed.make(self.invitation, [keys.entry for keys in self.keys.values()], convener)
+        sealed = Sealed.make(self.invitation, [keys.entry for keys in self.keys.values()], convener)
+        self.sealed = sealed.with_program(program_digest(sealed.study.workload, sealed.choice().plan), convener)
         self.path = self.folder / "study.sealed"
         self.path.write_bytes(self.sealed.signed.to_file())
 
     def key(self, name: str) -> Path:
         return self.folder / f"{name}.key"
 
-    @cached_property
+    @property
     def plan(self) -> Plan:
-        return self.sealed.study.choice(self.sealed.admitted).plan
+        return self.sealed.choice().plan

@@ -103,5 +103,5 @@ def _endless(drawn: np.random.Generator, rows: int) -> Iterator[DrawnProgram]:
         size, shift = len(vector.values), int(drawn.integers(4, 1 << 20))
         step, centre = float(np.exp(drawn.normal(-8, 2))), float(drawn.choice([0.0, drawn.normal()]))
         lows, highs = drawn.integers(0, shift, size), drawn.integers(shift, 2 * shift, size)
-        program = EncodingProgram(vector, centre, step, float(shift), shift, lows, highs, ())
+        program = EncodingProgram(vector, centre, step, float(shift), shift, 1, lows, highs, ())
         yield DrawnProgram(program, workload, drawn_records(drawn, columns, rows), drawn.random((rows, size)))

@@ -35,7 +35,7 @@ def program_of(session: CommitteeSession, weight: float) -> dict[str, Any]:
     layout = session.layout(weight) if session.parameters.verified else None
     if layout is None:
         most = [session.parameters.range] * session.parameters.dimension
-        return {"lows": [0] * len(most), "highs": most, "relations": [], "weight": weight}
+        return {"lows": [0] * len(most), "highs": most, "relations": [], "weight": weight, "secrets": session.parameters.secrets}
     lows, highs = layout.lows.tolist(), (layout.lows + layout.spans).tolist()
     sums, cut = layout.sums, layout.dimension
     # The last term of each is the number of its own.
@@ -44,7 +44,7 @@ def program_of(session: CommitteeSession, weight: float) -> dict[str, Any]:
         [sums.columns[own].tolist(), sums.factors[own].tolist(), low, high]
         for own, low, high in zip(terms, lows[cut:], highs[cut:], strict=True)
     ]
-    return {"lows": lows[:cut], "highs": highs[:cut], "relations": relations, "weight": weight}
+    return {"lows": lows[:cut], "highs": highs[:cut], "relations": relations, "weight": weight, "secrets": 1}
 
 
 def study_of(session: CommitteeSession, weight: float = 1.0) -> dict[str, Any]:
@@ -55,7 +55,6 @@ def study_of(session: CommitteeSession, weight: float = 1.0) -> dict[str, Any]:
         "members": [key.hex() for key in session.raw_members],
         "mailboxes": [key.hex() for key in session.mailboxes],
         "colluding": parameters.colluding,
-        "secrets": parameters.secrets,
         "verified": parameters.verified,
         "registrar": "" if session.vouching is None else session.vouching.registrar,
         "invitation": INVITATION,

@@ -27,7 +27,7 @@ from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from quietmean.randomness.noise import SecureNoise
 from quietmean.studies.agreement.contribution import DropLog, session_of
-from quietmean.studies.agreement.program import EncodingProgram, program_digest
+from quietmean.studies.agreement.program import EncodingProgram
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.voucher import MadeVouchers, Registrar
 from support.committee_study import CommitteeStudy
@@ -43,7 +43,7 @@ MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 
 @dataclass
 class Survey:
-    """``ask`` of records, or of parties, with a committee of five that checks ranges, and so many ``vouchers``."""
+    """``ask`` of records, or of parties, with a committee that checks ranges, and so many ``vouchers``."""
 
     folder: Path
     name: str = "Wages"
@@ -52,6 +52,7 @@ class Survey:
     committee: dict[str, Any] = field(default_factory=dict)
     drop: str = "https://drop.example.org"
     unit: str = "record"
+    members: tuple[str, ...] = MEMBERS
 
     def __post_init__(self) -> None:
         self.registrar = Identity.generate()
@@ -63,11 +64,9 @@ class Survey:
             "largest_weight": 1.0,
             "minimum": 1,
         }
-        self.study = CommitteeStudy(self.folder, fields, {**given, "verified": True, **self.committee}, MEMBERS, ())
-        self.choice: Choice = self.study.sealed.choice()
-        program = program_digest(self.study.sealed.study.workload, self.choice.plan)
-        self.sealed: Sealed = self.study.sealed.with_program(program, self.study.identities["m1"])
-        self.study.path.write_bytes(self.sealed.signed.to_file())
+        self.study = CommitteeStudy(self.folder, fields, {**given, "verified": True, **self.committee}, self.members, ())
+        self.sealed: Sealed = self.study.sealed
+        self.choice: Choice = self.sealed.choice()
 
     @cached_property
     def session(self) -> CommitteeSession:

@@ -30,7 +30,7 @@ LINES = {
     "study synthesize": "study synthesize synthetic.receipt.json --rows 5 --out new.csv",
     "study invite": "study invite study.toml --key convener.key --out new.invitation",
     "study seal": "study seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed",
-    "study form": "study form vouched.sealed https://drop.example.org new.html",
+    "study form": "study form vouched.sealed https://drop.example.org new.html --key convener.key",
     "study vouchers": "study vouchers vouched.invitation --key ada.key --own-keys keys.txt --out new",
     "study start": "study start study.toml --roster roster.toml --key ada.key",
     "study combine": f"study combine {SEALED} south.contribution --receipt new.json",

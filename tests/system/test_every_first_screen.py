@@ -42,7 +42,7 @@ TYPED = {
     "study invite": "study invite by-file.toml --key convener.key --out {new}.invitation",
     "study vouchers": "study vouchers vouched.invitation --key ada.key --out {new}",
     "study seal": "study seal by-file.invitation south.entry west.entry --key convener.key --out {new}.sealed",
-    "study form": "study form vouched.sealed https://drop.example.org {new}.html",
+    "study form": "study form vouched.sealed https://drop.example.org {new}.html --key convener.key",
     "study start": "study start quorum.toml --roster roster.toml --key ada.key",
     "study combine": f"study combine {SEALED} south.contribution west.contribution --receipt {{new}}.receipt.json",
     "accept": "accept by-file.invitation --key {new}.key --name north --out {new}.entry",

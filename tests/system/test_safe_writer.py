@@ -26,7 +26,7 @@ from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, s
 READ = """
 run --data; study invite STUDY; study invite --key; study invite --after; accept INVITATION; accept --key; accept --store;
 accept --replaces; study seal INVITATION; study seal --key; study vouchers INVITATION; study vouchers --key;
-study vouchers --own-keys; study form STUDY; serve drop PAGE;
+study vouchers --own-keys; study form STUDY; study form --key; serve drop PAGE;
 verify words STUDY; verify words --key; verify words --store; site contract STUDY;
 site contract --roster; site contract --key; site contract --plan; site contract --store; site contract --policy;
 site approve STUDY; site approve --roster; site approve --owner-key; site approve --policy; site desk FOLDER;
@@ -55,7 +55,7 @@ WRITTEN = {
     "accept --out": "accept by-file.invitation --key south.key --name south --out PLACE",
     "study seal --out": "study seal by-file.invitation south.entry west.entry --key convener.key --out PLACE",
     "study vouchers --out": "study vouchers vouched.invitation --key ada.key --out PLACE",
-    "study form PAGE": "study form vouched.sealed https://drop.example.org PLACE.html",
+    "study form PAGE": "study form vouched.sealed https://drop.example.org PLACE.html --key convener.key",
     "site approve --out": "site approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages "
     "--until 2090-01-01 --policy owned.toml --accept 00000000000000000000000000000000 --out PLACE",
     "join --receipt": f"{JOIN} --no-ledger --receipt PLACE",
@@ -77,6 +77,7 @@ WRITTEN = {
 }
 # Files that are written beside what was named, where PLACE is what is there.
 DERIVED = {
+    "PAGE.signed of form": ("study form vouched.sealed https://drop.example.org n.html --key convener.key", "n.html.signed"),
     "KEY.revocation": ("key new --key new.key", "new.key.revocation"),
     "NAME.report.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.report.html"),
     "NAME.privacy.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.privacy.html"),

@@ -288,6 +288,7 @@ FILES = {
     Purpose.COMMITTEE_VOUCHER: "a voucher",
     Purpose.COMMITTEE_RECEIPT: "a drop's receipt",
     Purpose.COMMITTEE_LOG: "a member's log of a drop",
+    Purpose.COMMITTEE_PAGE: "a coordinator's signature of a page",
 }
 # What is sent: where it is received with another version, and what is said there.
 SENT = {

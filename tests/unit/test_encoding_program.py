@@ -11,6 +11,7 @@ import pytest
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.form import form_page
 from quietmean.statistics import Workload, registry
 from quietmean.statistics.program import NoProgram, VectorProgram
 from quietmean.studies.agreement.contribution import session_of, sharing_of
@@ -119,10 +120,11 @@ def test_another_program_is_refused_and_none_is_said_of_studies_without() -> Non
     terms = _terms("mean(pay in 0..200000)")
     plan = terms.choice(40).plan
     digest = program_digest(terms.workload, plan)
-    require_program(digest, terms.workload, plan)
-    require_program("", terms.workload, plan)
-    with pytest.raises(InputError, match="another encoding program"):
-        require_program(digest[::-1], terms.workload, plan)
+    for stated, made in ((digest, digest), ("", "")):
+        require_program(stated, made)
+    for stated, made in ((digest[::-1], digest), ("", digest), (digest, "")):
+        with pytest.raises(InputError, match="another encoding program"):
+            require_program(stated, made)
     transformed = _terms("mean(log(pay in 1..200000))")
     assert program_digest(transformed.workload, transformed.choice(40).plan) == ""
     others = [_terms(f"mean(pay in 0..{bound})") for bound in (100, 200)]
@@ -133,9 +135,12 @@ def test_another_program_is_refused_and_none_is_said_of_studies_without() -> Non
 def test_who_takes_part_finds_another_program_before_anything_is_signed(tmp_path: Path) -> None:
     survey = Survey(tmp_path, ask=("mean(pay in 0..200000)",), vouchers=5)
     assert session_of(survey.sealed, survey.choice.plan).session.hex() == survey.sealed.digest
-    other = survey.study.sealed.with_program("0" * 64, survey.study.identities["m1"])
-    # It is another session, signed by its coordinator all the same.
-    assert len({survey.study.sealed.digest, survey.sealed.digest, other.digest}) == 3
-    assert Sealed.verified(other.signed) == other
-    with pytest.raises(InputError, match="another encoding program"):
-        session_of(other, survey.choice.plan)
+    for stated in "0" * 64, "":
+        other = survey.sealed.with_program(stated, survey.study.identities["m1"])
+        # It is another session, signed by its coordinator all the same.
+        assert other.digest != survey.sealed.digest
+        assert Sealed.verified(other.signed) == other
+        with pytest.raises(InputError, match="another encoding program"):
+            session_of(other, survey.choice.plan)
+        with pytest.raises(InputError, match="another encoding program"):
+            form_page(other, survey.choice, survey.drop)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.drop import Drop, DropBox
-from quietmean.form import FormPage, form_page, learnt
-from quietmean.node.net import Identity
+from quietmean.form import FormPage, SignedPage, form_page, learnt, place_of
+from quietmean.node.net import Identity, Purpose
 from quietmean.statistics import Statistic, parse_statistic, read_text
 from quietmean.statistics.program import NoProgram
+from quietmean.studies.agreement.signed import Signed
 from support.degenerate import KINDS
 from support.every_kind import COLUMNS
 from support.survey import Survey, answer_of
@@ -54,6 +58,21 @@ def test_the_page_is_the_same_each_time_and_says_where_it_sends(survey: Survey) 
     assert hashlib.sha256(told["program"].encode()).hexdigest() == survey.sealed.program
     assert told["sealed"].encode() == survey.sealed.signed.to_file()
     assert form_page(survey.sealed, survey.choice, "https://other.example.org").content != again.content
+
+
+AGAIN = """import sys
+from quietmean.form import form_page
+from quietmean.studies.agreement.sealed import Sealed
+sealed = Sealed.load(sys.argv[1])
+print(form_page(sealed, sealed.choice(), sys.argv[2]).digest)"""
+
+
+def test_another_process_elsewhere_makes_the_same_page(survey: Survey, tmp_path: Path) -> None:
+    # Where it is, what time it is there, in which order sets come, and how many processors there are: all another.
+    elsewhere = os.environ | {"TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", AGAIN, str(survey.study.path), survey.drop]
+    done = subprocess.run(command, capture_output=True, text=True, env=elsewhere, cwd=tmp_path, check=True, timeout=120)
+    assert done.stdout.strip() == survey.page.digest
 
 
 def test_only_the_pages_own_script_runs(survey: Survey) -> None:
@@ -125,7 +144,7 @@ def test_what_is_learnt_reads_so(text: str, said: str) -> None:
 def test_what_serves_the_page_listens_where_the_page_sends(
     drop: str, listening: str, survey: Survey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["study", "form", str(survey.study.path), drop, str(tmp_path / "form.html")])
+    main(["study", "form", str(survey.study.path), drop, str(tmp_path / "form.html"), "--key", str(survey.study.key("m1"))])
     told = capsys.readouterr().out
     assert f" {listening}" in told
     assert f"quietmean study vouchers INVITATION {drop} --key REGISTRAR.key" in told
@@ -160,23 +179,93 @@ def test_an_address_that_is_none_is_refused(survey: Survey) -> None:
         form_page(survey.sealed, survey.choice, "http://drop.example.org")
 
 
-def test_a_study_sealed_without_its_program_has_no_page(survey: Survey) -> None:
-    with pytest.raises(InputError, match="Seal it again"):
-        form_page(survey.study.sealed, survey.choice, survey.drop)
+@pytest.mark.parametrize(
+    ("drop", "says"),
+    [("https://10.1.2.3", True), ("https://survey", True), ("https://a.local:8443", True), ("http://[::1]:80", False)],
+)
+def test_of_a_private_address_it_says_from_where_browsers_send(
+    drop: str, says: bool, survey: Survey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["study", "form", str(survey.study.path), drop, str(tmp_path / "form.html"), "--key", str(survey.study.key("m1"))])
+    assert ("Let this drop serve the page" in " ".join(capsys.readouterr().out.split())) == says
 
 
-def test_the_command_makes_the_page_and_then_compares(survey: Survey, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def made(survey: Survey, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The page that its coordinator made and signed by the command."""
     page = tmp_path / "form.html"
-    asked = ["study", "form", str(survey.study.path), survey.drop, str(page)]
-    for made in True, False:
-        main([*asked, "--json"])
-        told = json.loads(capsys.readouterr().out)
-        assert told == {"page": str(page), "sha256": survey.page.digest, "session": survey.sealed.digest, "made": made}
-    page.write_bytes(page.read_bytes() + b"<!-- changed -->")
+    main(["study", "form", str(survey.study.path), survey.drop, str(page), "--key", str(survey.study.key("m1")), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"page": str(page), "sha256": survey.page.digest, "session": survey.sealed.digest, "made": True}
+    return page
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *asked: object) -> str:
+    """What a command says as it refuses."""
+    capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
-        main(asked)
+        main([str(one) for one in asked])
     assert ended.value.code == InputError.exit_code
-    assert "is not the page that this version makes" in capsys.readouterr().err
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_anybody_compares_a_page_with_the_one_that_is_made_and_signed(
+    survey: Survey, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without any key.
+    monkeypatch.chdir(tmp_path)
+    asked = ["study", "form", str(survey.study.path), survey.drop, str(made)]
+    main([*asked, "--json"])
+    assert json.loads(capsys.readouterr().out)["made"] is False
+    signature, content = place_of(made), made.read_bytes()
+    signed = SignedPage.beside(made, content, survey.sealed)
+    assert signed.page == survey.page.digest
+    assert json.loads(signed.signed.body).keys() == {"page", "session", "version"}
+    # By another version, this very page cannot be made here; its coordinator signed it all the same.
+    mine, other = survey.study.identities["m1"], content + b"<!-- changed -->"
+    made.write_bytes(other)
+    assert "Trust it no more" in refusal(capsys, *asked)
+    signature.write_bytes(SignedPage.sign(other, survey.sealed, mine, "0.0.7").signed.to_file())
+    assert "the coordinator signed" in (said := refusal(capsys, *asked))
+    assert "and version 0.0.7 of quietmean made it" in said
+    # The page is right, and what is beside it is not.
+    made.write_bytes(content)
+    assert "is not the page that the coordinator signed" in refusal(capsys, *asked)
+    signature.unlink()
+    assert "form.html.signed is not there" in refusal(capsys, *asked)
+
+
+def test_no_other_signature_passes_for_the_coordinators(
+    survey: Survey, made: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = Survey(tmp_path_factory.mktemp("other"), ask=("mean(pay in 0..200000)",), vouchers=5)
+    content, coordinator = made.read_bytes(), survey.study.identities["m1"]
+    for identity in (survey.study.identities["m2"], survey.registrar, other.study.identities["m1"]):
+        with pytest.raises(InputError, match="Let the coordinator make and sign the page"):
+            SignedPage.sign(content, survey.sealed, identity, "1")
+        body = {"page": survey.page.digest, "session": survey.sealed.digest, "version": "1"}
+        forged = Signed.sign(Purpose.COMMITTEE_PAGE, body, identity)
+        place_of(made).write_bytes(forged.to_file())
+        with pytest.raises(InputError, match="not signed by the coordinator of this study"):
+            SignedPage.beside(made, content, survey.sealed)
+    # Of another study by the same coordinator, or signed for another purpose.
+    body = {"page": survey.page.digest, "session": other.sealed.digest, "version": "1"}
+    for purpose in Purpose.COMMITTEE_PAGE, Purpose.COMMITTEE_LOG:
+        place_of(made).write_bytes(Signed.sign(purpose, body, coordinator).to_file())
+        with pytest.raises(InputError, match=r"form\.html\.signed"):
+            SignedPage.beside(made, content, survey.sealed)
+
+
+def test_a_drop_serves_only_the_page_that_the_coordinator_signed(
+    survey: Survey, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drop = ["serve", "drop", made, "--study", survey.study.path, "--listen", "127.0.0.1:9", "--folder", tmp_path / "box"]
+    made.write_bytes(made.read_bytes() + b"<!-- changed -->")
+    assert "is not the page that the coordinator signed" in refusal(capsys, *drop, "--key", survey.study.key("m2"))
+    assert not (tmp_path / "box").exists()
+    elsewhere = ["study", "form", survey.study.path, survey.drop, tmp_path / "new.html", "--key", survey.study.key("m2")]
+    assert "Let the coordinator make and sign the page" in refusal(capsys, *elsewhere)
+    assert not (tmp_path / "new.html").exists()
 
 
 def test_links_hold_what_the_vouchers_hold(survey: Survey) -> None:

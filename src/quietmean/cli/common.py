@@ -109,7 +109,7 @@ EXAMPLES = {
     "study synthesize": "quietmean study synthesize receipt.json --out synthetic.csv",
     "study invite": "quietmean study invite study.toml --key coordinator.key --out study.invitation",
     "accept": "quietmean accept study.invitation --key north.key --name north --out north.entry",
-    "study form": "quietmean study form study.sealed https://drop.example.org form.html",
+    "study form": "quietmean study form study.sealed https://drop.example.org form.html --key coordinator.key",
     "study seal": "quietmean study seal study.invitation north.entry south.entry --key coordinator.key --out study.sealed",
     "study vouchers": "quietmean study vouchers study.invitation --key registrar.key --out vouchers",
     "verify words": "quietmean verify words study.sealed",

@@ -296,7 +296,7 @@ def seal_command(
         if has_committee(sealed.terms):
             out.print(f"{'Members':10}quietmean join {quote(path.name)} --key NAME.key --contributions FOLDER")
         if sealed.program and vouching_of(sealed.invitation) is not None:
-            out.print(f"{'Browsers':10}quietmean study form {quote(str(path))} https://HOST form.html")
+            out.print(f"{'Browsers':10}quietmean study form {quote(str(path))} https://HOST form.html --key {quote(str(key))}")
 
 
 def about(sealed: Sealed) -> dict[str, Any]:

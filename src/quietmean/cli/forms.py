@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from quietmean.cli.console import output, print_json, print_lines, progress
+from quietmean.cli.identity import load_identity
 from quietmean.cli.screens import rows
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import package_version
 from quietmean.core.readable import ShortFact
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.sealed import Sealed
@@ -16,11 +21,15 @@ from quietmean.studies.agreement.signed import read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.outcome.feasible import feasible_sealed
 
+if TYPE_CHECKING:
+    from quietmean.form import FormPage
 
-def form_command(study: Path, drop: str, page: Path, /, *, json: bool = False) -> None:
+
+def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("quietmean.key"), json: bool = False) -> None:
     """Make the page of a study: one file that asks, seals each answer in the browser, and sends it to the drop.
 
-    The same study and drop give the same file. If the file is there, it is compared instead: exit code 2 if it is another one.
+    The coordinator signs its SHA-256 in PAGE.signed. The same study and drop give the same files. If PAGE is there, it is
+    compared instead: exit code 2 if it is another one, or if the coordinator did not sign it.
 
     Parameters
     ----------
@@ -30,28 +39,67 @@ def form_command(study: Path, drop: str, page: Path, /, *, json: bool = False) -
         The address of its drop, https://HOST or https://HOST:PORT.
     page
         The file of the page, which quietmean serve drop serves.
+    key
+        The coordinator's private key. To compare takes none.
     json
         One JSON document on standard output.
     """
-    from quietmean.form import form_page
+    from quietmean.form import SignedPage, form_page, place_of
 
     sealed = Sealed.load(study)
     if not has_committee(sealed.terms):
         raise InputError(f"{study} has no committee, and a page seals for its members. Give a study with one.")
     Distrusted().refuse(sealed.holders())
     there = page.exists()
-    file = None if there else output(page, "the page", "PAGE", ends=(".html", ".htm"))
+    signing, files = None, []
+    if not there:
+        # The page comes last: where it is, its signature is.
+        own = partial(SignedPage.is_for, sealed)
+        files = [
+            output(place_of(page), "its signature", "PAGE", own=own),
+            output(page, "the page", "PAGE", ends=(".html", ".htm")),
+        ]
+        signing = load_identity(key)
+        SignedPage.sign(b"", sealed, signing, package_version())
     with progress("calibrating the noise"):
         made = form_page(sealed, feasible_sealed(sealed), drop)
-    if there and read_bounded(page) != made.content:
-        raise InputError(f"{page} is not the page that this version makes of {study} for {drop}. Name another file.")
-    if file is not None:
-        file.write(made.content)
+    if signing is None:
+        _require_same(page, made, sealed, f"{study} for {drop}")
+    else:
+        signature = SignedPage.sign(made.content, sealed, signing, package_version())
+        for file, content in zip(files, (signature.signed.to_file(), made.content), strict=True):
+            file.write(content)
     if json:
         print_json({"page": str(page), "sha256": made.digest, "session": sealed.digest, "made": not there})
         return
     said = f"{page} is the page of {sealed.study.name!r}, " + ("exactly." if there else "for any browser.")
-    facts = [ShortFact("sha256", made.digest), ShortFact("for", sealed.digest), ShortFact("sends to", drop)]
+    signer = f"the coordinator, in {place_of(page)}"
+    facts = [("sha256", made.digest), ("signed by", signer), ("for", sealed.digest), ("sends to", drop)]
+    print_lines([said, *rows([ShortFact(*fact) for fact in facts]), *_next(study, drop, page)])
+
+
+def _require_same(page: Path, made: FormPage, sealed: Sealed, of: str) -> None:
+    """Raises :class:`InputError` for a file that is another page, with what its coordinator signed."""
+    from quietmean.form import SignedPage
+
+    content = read_bounded(page)
+    if content == made.content:
+        SignedPage.beside(page, content, sealed)
+        return
+    try:
+        signed = SignedPage.beside(page, content, sealed)
+    except InputError:
+        signed = None
+    if signed is not None and signed.version != package_version():
+        raise InputError(
+            f"the coordinator signed {page}, and version {signed.version} of quietmean made it. Compare it with that version: "
+            f"this is {package_version()}."
+        )
+    raise InputError(f"{page} is not the page that this version makes of {of}. Trust it no more, or name another file.")
+
+
+def _next(study: Path, drop: str, page: Path) -> list[str]:
+    """What is typed next, and what keeps browsers from this drop."""
     place = urlsplit(drop)
     # Others cannot read what a machine sends to itself: all other addresses have a certificate.
     safe = place.scheme == "https"
@@ -59,4 +107,15 @@ def form_command(study: Path, drop: str, page: Path, /, *, json: bool = False) -
     serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} --listen {quote(listen)} --folder box"
     serve += " --key NAME.key" + (" --certificate FILE --private-key FILE" if safe else "")
     links = f"quietmean study vouchers INVITATION {quote(drop)} --key REGISTRAR.key"
-    print_lines([said, *rows(facts), f"{'Serve':10}{serve}", f"{'Links':10}{links}"])
+    lines = [f"{'Serve':10}{serve}", f"{'Links':10}{links}"]
+    if safe and _is_private(place.hostname or ""):
+        lines.append("- The address is private. Let this drop serve the page. From another host browsers may not send there.")
+    return lines
+
+
+def _is_private(host: str) -> bool:
+    """Whether an address is of a network of one's own. Names are not looked up."""
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".internal", ".lan", ".home.arpa"))

@@ -267,7 +267,7 @@ def drop_command(
     Parameters
     ----------
     page
-        A page for browsers, from quietmean study form. It is then served at this address.
+        A page for browsers, from quietmean study form. It is then served at this address. PAGE.signed has to be beside it.
     study
         The signed study.
     listen
@@ -293,7 +293,7 @@ def drop_command(
     if sealed is None or sealed.study.committee is None:
         raise InputError(f"{study} is not a sealed study with a committee. Give one, others have no contributions to drop.")
     Distrusted().refuse(sealed.holders())
-    served = None if page is None else _served(page)
+    served = None if page is None else _served(page, sealed)
     identity = load_identity(key)
     if tls is not None:
         outer_tls(*tls)
@@ -317,12 +317,13 @@ def drop_command(
         box.close()
 
 
-def _served(page: Path) -> tuple[bytes, str]:
-    """A page and its policy. Raises :class:`InputError` for a file that is none."""
-    from quietmean.form import FormPage
+def _served(page: Path, sealed: Sealed) -> tuple[bytes, str]:
+    """A page and its policy. Raises :class:`InputError` for a file that is none, or that the study's coordinator did not sign."""
+    from quietmean.form import FormPage, SignedPage
 
     try:
         form = FormPage.of_file(read_bounded(page))
     except InputError as error:
         raise InputError(f"{page}: {error}") from None
+    SignedPage.beside(page, form.content, sealed)
     return form.content, form.policy

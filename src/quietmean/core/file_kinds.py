@@ -90,6 +90,8 @@ class FileKind(Enum):
     VOUCHER = "a voucher", ""
     DROP_RECEIPT = "a drop's receipt", "quietmean result STUDY SUMS --receipt {}"
     DROP_LOG = "a member's log of a drop", "quietmean result STUDY SUMS {}"
+    # It goes beside its page, and no option names it.
+    SIGNED_PAGE = "a coordinator's signature of a page", ""
     REVOCATION = "a revocation", "quietmean key revoke {}"
     STUDY_KEYS = "a party's keys for one study", ""
     KEY = "a private key", "quietmean join STUDY --key {}"
@@ -132,6 +134,7 @@ _FORMATS = {
     "quietmean committee voucher": FileKind.VOUCHER,
     "quietmean committee receipt": FileKind.DROP_RECEIPT,
     "quietmean committee log": FileKind.DROP_LOG,
+    "quietmean committee page": FileKind.SIGNED_PAGE,
     "quietmean revocation": FileKind.REVOCATION,
     "quietmean study keys": FileKind.STUDY_KEYS,
     "quietmean plan": FileKind.PLAN,

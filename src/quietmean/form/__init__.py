@@ -14,11 +14,11 @@ from importlib import resources
 from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError
+from quietmean.form.signed_page import SignedPage, place_of
 from quietmean.planning.automatic import Choice
 from quietmean.statistics import Columns, Statistic
 from quietmean.statistics.names import names_of
-from quietmean.studies.agreement.contribution import session_of
-from quietmean.studies.agreement.program import EncodingProgram
+from quietmean.studies.agreement.program import EncodingProgram, require_program
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.voucher import vouching_of
 from quietmean.studies.party.agreement import Signatory, signatories
@@ -69,16 +69,13 @@ def form_page(sealed: Sealed, choice: Choice, drop: str) -> FormPage:
     program = EncodingProgram.of(sealed.study.workload, choice.plan)
     if vouching_of(sealed.invitation) is None:
         raise InputError("a page is for who has a voucher, and this study has none. Invite with a registrar and vouchers.")
-    if not sealed.program:
-        raise InputError("this study was sealed by an older version, without its encoding program. Seal it again.")
-    session = session_of(sealed, choice.plan)
+    require_program(sealed.program, program.digest)
     survey = {
         "about": _about(sealed, choice),
         "drop": drop.rstrip("/"),
         "fields": sealed.content.decode(),
         "program": program.content.decode(),
         "sealed": sealed.signed.to_file().decode(),
-        "secrets": session.parameters.secrets,
     }
     # In a script no text may look like its end.
     data = json.dumps(survey, sort_keys=True).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -185,4 +182,4 @@ def _texts(value: object) -> str:
     return value if isinstance(value, str) else " ".join(map(_texts, value)) if isinstance(value, list | tuple) else ""
 
 
-__all__ = ["FormPage", "form_page", "learnt"]
+__all__ = ["FormPage", "SignedPage", "form_page", "learnt", "place_of"]

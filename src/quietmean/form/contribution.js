@@ -1,6 +1,6 @@
 // The file of a contribution, as `contribute` writes it, for a committee and the owner of a voucher. Not constant in time.
 //
-// A study is {session, members, mailboxes, colluding, secrets, verified, registrar, invitation, program}: the sealed study's digest
+// A study is {session, members, mailboxes, colluding, verified, registrar, invitation, program}: the sealed study's digest
 // (32 bytes), the members' identity keys (32 bytes each) and mailbox keys, in the members' order; how many collude, how many
 // numbers one polynomial has, and whether ranges are checked, all as the plan has them; the registrar's public line and the
 // invitation's digest (hexadecimal), which vouchers.js needs; and the encoding program, parsed.
@@ -21,7 +21,7 @@ const seedsUsed = new Set();
 // `voucher`: see vouchers.js. Masks and ciphertexts have randomness of their own. `random` is for tests alone.
 export async function contribution(study, vector, seed, voucher, random = freshBytes) {
   const { session, members, mailboxes, program } = study;
-  const committee = { ...study, members: members.length };
+  const committee = { ...study, members: members.length, secrets: program.secrets };
   if (seed.length !== SEED_BYTES) throw new Error("A seed has 32 bytes. Make a new one.");
   if (vector.length !== program.lows.length || !vector.every(Number.isSafeInteger)) {
     throw new Error("The answers do not give what this study adds up. Open its page again.");

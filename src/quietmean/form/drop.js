@@ -15,7 +15,9 @@ export async function sent(study, address, file, digest, contributor) {
     });
     text = await answer.text();
   } catch {
-    return { later: "the server cannot be reached" };
+    // Browsers ask before a page sends to a private address, or refuse it, unless that address served the page.
+    const elsewhere = new URL(address).origin === location.origin ? "" : ` from here. Its own page is ${address}`;
+    return { later: `the server cannot be reached${elsewhere}` };
   }
   const said = parsed(text);
   if (LATER.includes(answer.status)) return { later: String(said.error ?? "the server has too much to do") };

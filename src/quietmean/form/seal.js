@@ -32,7 +32,6 @@ export async function checkedStudy(survey) {
     mailboxes: members.map((member) => fromBase64(member.mailbox)),
     names: members.map((member) => member.name),
     colluding: terms.colluding,
-    secrets: survey.secrets,
     verified: terms.verified,
     registrar: terms.registrar,
     invitation,

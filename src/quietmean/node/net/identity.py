@@ -82,6 +82,7 @@ class Purpose(StrEnum):
     COMMITTEE_VOUCHER = "committee voucher"
     COMMITTEE_RECEIPT = "committee receipt"
     COMMITTEE_LOG = "committee log"
+    COMMITTEE_PAGE = "committee page"
 
     @property
     def label(self) -> bytes:

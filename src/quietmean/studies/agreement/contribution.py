@@ -24,7 +24,7 @@ from quietmean.protocols.committee.lists import DropChain
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.studies.agreement.deadlines import in_words
-from quietmean.studies.agreement.program import require_program
+from quietmean.studies.agreement.program import program_digest, require_program
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
 from quietmean.studies.agreement.voucher import vouching_of
@@ -270,7 +270,7 @@ def session_of(sealed: Sealed, plan: Plan) -> CommitteeSession:
     Raises :class:`InputError` where the study states another encoding program than its plan has.
     """
     sharing = sharing_of(plan)
-    require_program(sealed.program, sealed.study.workload, plan)
+    require_program(sealed.program, program_digest(sealed.study.workload, plan))
     return CommitteeSession(
         bytes.fromhex(sealed.digest),
         sharing.parameters(plan.target.parties),

@@ -36,6 +36,8 @@ class EncodingProgram:
     ``highs``, (d,).
 
     ``relations``: places, coefficients, low and high of sums of these numbers, which members check where they check anything.
+
+    ``secrets``: how many numbers one polynomial shares.
     """
 
     vector: VectorProgram
@@ -43,6 +45,7 @@ class EncodingProgram:
     step: float
     reach: float
     shift: int
+    secrets: int
     lows: Ints = field(repr=False)
     highs: Ints = field(repr=False)
     relations: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int], ...] = field(repr=False)
@@ -61,7 +64,7 @@ class EncodingProgram:
         lows, highs = _bounds(parameters, layout)
         relations = () if layout is None else tuple(_relations(layout))
         reach = parameters.clip / parameters.step
-        return cls(vector, parameters.centre, parameters.step, reach, shift, lows, highs, relations)
+        return cls(vector, parameters.centre, parameters.step, reach, shift, parameters.secrets, lows, highs, relations)
 
     def numbers(self, records: Array, uniform: Array) -> Units:
         """What each record deals, shape (rows, d), in whole steps; ``uniform`` in [0, 1), of the same shape, rounds."""
@@ -79,6 +82,7 @@ class EncodingProgram:
             "step": self.step,
             "reach": self.reach,
             "shift": self.shift,
+            "secrets": self.secrets,
             "lows": self.lows.tolist(),
             "highs": self.highs.tolist(),
             "relations": [[list(places), list(factors), low, high] for places, factors, low, high in self.relations],
@@ -104,9 +108,12 @@ def program_digest(workload: Workload, plan: Plan) -> str:
         return ""
 
 
-def require_program(stated: str, workload: Workload, plan: Plan) -> None:
-    """Raises :class:`InputError` for a sealed study that states another program than its plan has."""
-    if stated and stated != program_digest(workload, plan):
+def require_program(stated: str, made: str) -> None:
+    """Raises :class:`InputError` for a sealed study that states another program than its plan has, or one where that has none.
+
+    Both are digests, empty without a program.
+    """
+    if stated != made:
         raise InputError(
             "the sealed study states another encoding program than this version makes of it. Use the version of quietmean that "
             "sealed it, or ask its coordinator to seal again."

@@ -32,6 +32,7 @@ _KINDS = {
     Purpose.COMMITTEE_VOUCHER: FileKind.VOUCHER,
     Purpose.COMMITTEE_RECEIPT: FileKind.DROP_RECEIPT,
     Purpose.COMMITTEE_LOG: FileKind.DROP_LOG,
+    Purpose.COMMITTEE_PAGE: FileKind.SIGNED_PAGE,
 }
 # How a document as one line of text begins, whatever its version.
 _LINE = re.compile(rf"\s*quietmean-({'|'.join(purpose.replace(' ', '-') for purpose in Purpose)})-\d+\.")
