@@ -16,6 +16,7 @@ import pytest
 from quietmean.form import FormPage
 from quietmean.protocols.committee.contribution import read_header
 from support.browsers import FORMS, SIZES, wrong_on
+from support.form_time import FILL, LONGEST, SEND, WAITED, large_survey
 from support.survey import Survey
 
 # Pay, sex, hired, union, job: what is entered, and the cells that are meant.
@@ -164,11 +165,24 @@ def test_a_mistake_is_said_where_it_is_and_times_are_those_of_the_device(browser
         person.page.check("#yes")
         person.page.locator("#answer-0").press_sequentially("12e")
         person.page.click("#send")
-        assert person.page.inner_text("#answer-0-note") == "pay is not a number."
+        assert person.page.inner_text("#answer-0-note") == "pay is not a number. Write it as in 1000 or 1.5."
         assert person.page.get_attribute("#answer-0", "aria-invalid") == "true"
         assert person.page.evaluate("document.activeElement.id") == "answer-0"
         person.page.fill("#answer-0", "12")
         assert person.page.get_attribute("#answer-0", "aria-invalid") == "false"
+        # A comma is not dropped: whoever typed it says what it means.
+        for typed, meant in (("1,5", ["1.5"]), ("41,000", ["41000", "41.0000"])):
+            person.page.fill("#answer-0", "")
+            person.page.locator("#answer-0").press_sequentially(typed)
+            assert person.page.inner_text("#answer-0-note") == f"pay is not clear. Write {' or '.join(meant)}."
+            person.page.click("#send")
+            assert person.page.inner_text("#no-yes") == person.page.inner_text("#answer-0-note")
+            for text in meant:
+                person.page.fill("#answer-0", typed)
+                person.page.get_by_role("button", name=text, exact=True).click()
+                assert person.page.input_value("#answer-0") == text
+                assert person.page.inner_text("#answer-0-note") == ""
+                assert person.page.evaluate("document.activeElement.id") == "answer-0"
         assert not person.files
 
 
@@ -217,6 +231,21 @@ def test_other_kinds_of_studies_are_answered_as_well(
     assert len(opened.counted) == 1
     reach = parameters.step + parameters.dealings * 8 * parameters.sigma
     assert (np.abs(opened.total - vector) <= reach).all()
+
+
+def test_nobody_waits_from_yes_to_the_receipt(browser: Any, port: int, tmp_path: Path) -> None:
+    survey = large_survey(tmp_path, f"http://127.0.0.1:{port}")
+    with survey.served(port) as box:
+        for number in 1, 2, 3:
+            with visiting(browser, survey) as person:
+                person.visit(survey.fragment(number))
+                person.page.evaluate(FILL)
+                person.page.evaluate(f"() => {{ {SEND} }}")
+                person.wait(ARRIVED)
+                waited = float(person.page.evaluate(WAITED)) / 1000
+                print(f"{survey.session.layout(1.0).bits} bits, {len(person.files[0])} bytes: {waited:.3f} s")
+                assert waited < LONGEST
+        assert len(box) == 3
 
 
 def test_two_people_of_one_device_answer_one_after_the_other(browser: Any, survey: Survey, port: int) -> None:

@@ -2,34 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from support.in_firefox import firefox
+import numpy as np
+import pytest
+
+from quietmean.form import FormPage
+from support import form_time
+from support.in_firefox import PATIENCE, Firefox, downloads_of, firefox
 from support.survey import Survey
 
-FILL = "document.querySelector('#answer-0').value = '41000.5'; document.querySelector('#answer-2').value = '2012-03-01'"
+ARRIVED = "has arrived"
+# Pay and hired; what is not chosen is not answered.
+CELLS = [41000.5, np.nan, 4443, np.nan, np.nan]
 
 
-def test_an_answer_arrives_once_and_its_receipt_is_kept(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
-    (port,) = free_ports(1)
+@pytest.fixture
+def port(free_ports: Callable[[int], list[int]]) -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture
+def survey(tmp_path: Path, port: int) -> Survey:
     (tmp_path / "survey").mkdir()
-    survey = Survey(tmp_path / "survey", name="Wages <b>&amp;</b>", drop=f"http://127.0.0.1:{port}")
-    address = f"{survey.drop}/#{survey.fragment(1)}"
-    with survey.served(port) as box, firefox(tmp_path / "profile") as window:
-        window.goto(address)
-        window.wait("#state", "good for one answer")
+    return Survey(tmp_path / "survey", name="Wages <b>&amp;</b>", drop=f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture
+def window(tmp_path: Path) -> Iterator[Firefox]:
+    with firefox(tmp_path / "profile") as window:
+        yield window
+
+
+def text_of(window: Firefox, selector: str) -> str:
+    return str(window.script("return document.querySelector(arguments[0]).innerText", selector))
+
+
+def visit(window: Firefox, survey: Survey, number: int | None, state: str = "good for one answer") -> None:
+    """As from a mail, or without a link: another fragment alone loads nothing."""
+    window.goto("about:blank")
+    window.goto(f"{survey.drop}/" + (f"#{survey.fragment(number)}" if number else ""))
+    window.wait("#state", state)
+
+
+def fill(window: Firefox) -> None:
+    window.type("#answer-0", "41000.5")
+    window.script("document.querySelector('#answer-2').value = '2012-03-01'")
+
+
+def agree(window: Firefox, state: str = ARRIVED) -> None:
+    window.click("#yes")
+    window.click("#send")
+    window.wait("#state", state)
+
+
+def downloaded(profile: Path, end: str) -> bytes:
+    """The one file with this end, once all of it is there."""
+    until = time.monotonic() + PATIENCE
+    while not (found := list(downloads_of(profile).glob(f"*{end}"))) or list(downloads_of(profile).glob("*.part")):
+        assert time.monotonic() < until, "nothing is downloaded"
+        time.sleep(0.02)
+    return found[0].read_bytes()
+
+
+def test_an_answer_arrives_once_and_its_receipt_is_kept(survey: Survey, port: int, window: Firefox) -> None:
+    with survey.served(port) as box:
+        visit(window, survey, 1)
         assert window.script("return location.href") == f"{survey.drop}/"
-        assert window.script("return document.querySelector('h1').innerText") == "Wages <b>&amp;</b>"
-        window.script(FILL)
+        assert text_of(window, "h1") == "Wages <b>&amp;</b>"
+        fill(window)
+        agree(window)
+        assert len(box) == 1
+        facts = text_of(window, "#receipt-facts")
+        # Closed and opened again: nothing is made or sent anew.
+        visit(window, survey, 1, ARRIVED)
+        assert text_of(window, "#receipt-facts") == facts
+        # Another one on the same device, by keys alone, from the voucher to the receipt.
+        visit(window, survey, 2)
+        window.script("document.querySelector('#answers').scrollIntoView(); document.querySelector('#answer-0').focus()")
+        window.press("30000")
+        for _ in range(20):
+            window.press("\ue004")
+            if window.script("return document.activeElement.id") == "yes":
+                break
+        window.press(" ")
+        window.press("\ue004")
+        window.press("\ue007")
+        window.wait("#state", ARRIVED)
+        assert window.script("return document.activeElement.id") == "state"
+        assert len(box) == 2
+
+
+def test_offline_and_ended_nothing_is_lost_and_members_open_what_was_meant(
+    survey: Survey, port: int, window: Firefox, tmp_path: Path
+) -> None:
+    with survey.served(port):
+        visit(window, survey, 3)
+        fill(window)
+    agree(window, "not sent yet")
+    # It is offered for download before it is sent.
+    window.click("#file")
+    file = downloaded(tmp_path / "profile", ".contribution")
+    with survey.served(port) as box:
+        # Closed, and opened without the link: the file that waited is sent, whose answers are those that were meant.
+        visit(window, survey, None, ARRIVED)
+        assert len(box) == 1
+        whole = survey.program.numbers(np.array([CELLS, CELLS]), np.array([[0.0], [1 - 2**-53]]))
+        numbers = survey.numbers_of(file)
+        assert ((numbers >= whole[0]) & (numbers <= whole[1])).all()
+        result = tmp_path / "m1.sums"
+        result.write_bytes(survey.result_of([file]))
+        window.type("#logs", str(result))
+        window.wait("#fate", "Your answer is counted in this result.")
+
+
+def test_a_comma_is_asked_about_and_a_changed_page_asks_nothing(survey: Survey, port: int, window: Firefox) -> None:
+    with survey.served(port) as box:
+        visit(window, survey, 4)
+        window.type("#answer-0", "41,000")
+        assert text_of(window, "#answer-0-note") == "pay is not clear. Write 41000 or 41.0000."
         window.click("#yes")
         window.click("#send")
-        window.wait("#state", "has arrived")
-        assert len(box) == 1
-        digest = window.script("return document.querySelector('#receipt-facts').innerText")
-        # Closed and opened again: nothing is made or sent anew.
-        window.goto("about:blank")
-        window.goto(address)
-        window.wait("#state", "has arrived")
-        assert window.script("return document.querySelector('#receipt-facts').innerText") == digest
-        assert len(box) == 1
+        assert text_of(window, "#no-yes") == text_of(window, "#answer-0-note")
+        window.click("#answer-0-note + .buttons button")
+        assert window.script("return document.querySelector('#answer-0').value") == "41000"
+        assert len(box) == 0
+    for before, after, state in (
+        (survey.sealed.instance[:20].encode(), b"A" * 20, "This page was changed"),
+        (b'"use strict";\n', b'"use strict";\nalert(1);\n', "The page checks this study."),
+    ):
+        assert before in survey.page.content
+        with survey.served(port, FormPage(survey.page.content.replace(before, after), survey.page.policy)):
+            visit(window, survey, 5, state)
+            assert not window.script("return document.querySelector('#answers').checkVisibility()")
+
+
+def test_nobody_waits_from_yes_to_the_receipt(port: int, window: Firefox, tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    survey = form_time.large_survey(tmp_path / "large", f"http://127.0.0.1:{port}")
+    with survey.served(port) as box:
+        for number in 1, 2, 3:
+            visit(window, survey, number)
+            window.script(form_time.FILL)
+            window.script(form_time.SEND)
+            window.wait("#state", ARRIVED)
+            waited: Any = window.script(f"return {form_time.WAITED}")
+            print(f"{survey.session.layout(1.0).bits} bits: {float(waited) / 1000:.3f} s")
+            assert float(waited) / 1000 < form_time.LONGEST
+        assert len(box) == 3

@@ -54,6 +54,16 @@ class Firefox:
         found = self.told("FindElement", using="css selector", value=selector)["value"]
         self.told("ElementClick", id=next(iter(found.values())))
 
+    def type(self, selector: str, text: str) -> None:
+        """With the keyboard, or of a field for files, their paths."""
+        found = self.told("FindElement", using="css selector", value=selector)["value"]
+        self.told("ElementSendKeys", id=next(iter(found.values())), text=text)
+
+    def press(self, keys: str) -> None:
+        """Keys one after the other, wherever the focus is; as in WebDriver, U+E004 is Tab and U+E007 is Enter."""
+        pressed = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.told("PerformActions", actions=[{"type": "key", "id": "keyboard", "actions": pressed}])
+
     def wait(self, selector: str, text: str) -> None:
         """Until an element has this text."""
         end = time.monotonic() + PATIENCE
@@ -85,6 +95,11 @@ class Firefox:
         self.unread += more
 
 
+def downloads_of(profile: Path) -> Path:
+    """Where it puts what is downloaded."""
+    return profile / "downloads"
+
+
 @contextmanager
 def firefox(profile: Path) -> Iterator[Firefox]:
     """A Firefox of its own, whose ``profile`` is a new folder; a test is skipped where there is none."""
@@ -94,7 +109,14 @@ def firefox(profile: Path) -> Iterator[Firefox]:
     with reserved(1) as (port,):
         pass
     profile.mkdir()
-    (profile / "user.js").write_text(f'user_pref("marionette.port", {port});\n')
+    settings = {
+        "marionette.port": port,
+        "browser.download.folderList": 2,
+        "browser.download.dir": str(downloads_of(profile)),
+        "browser.download.always_ask_before_handling_new_types": False,
+    }
+    lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in settings.items())
+    (profile / "user.js").write_text("".join(lines))
     command = [program, "--headless", "--no-remote", "--marionette", "--profile", str(profile)]
     environment = os.environ | {"HOME": str(profile), "MOZ_DISABLE_CONTENT_SANDBOX": "1"}
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
