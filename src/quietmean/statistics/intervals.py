@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import math
 
-from quietmean.statistics.tails import Tails, tails
+import numpy as np
+
+from quietmean.core.lazy import optimize, special
+from quietmean.statistics.tails import Tails, Z, tails
+
+# Points at which a distribution of variances is held, and where they are: the middles of so many equal parts.
+_POINTS = (np.arange(400) + 0.5) / 400
+# Below this part of the noise, a variance of the noise itself is rounding.
+_NEXT_TO_NOTHING = 1e-9
 
 
 def wilson(proportion: float, records: float, noise: float, own: Tails | None = None) -> tuple[float, float]:
@@ -53,3 +61,28 @@ def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, 
         return -math.inf, math.inf
     middle, reach = -slope / (2 * square), math.sqrt(max(rest, 0.0)) / (2 * square)
     return middle - reach, middle + reach
+
+
+def degrees_of_both(noise: float, sampling: float, degrees: float, added: float) -> float:
+    """Degrees of freedom of a known variance of ``noise`` plus one of ``sampling`` in whose estimate more noise was.
+
+    That estimate had so many ``degrees`` of freedom, and the variance ``added`` to it, which was taken off again: it may be below
+    0. The variances V >= 0 of sampling that it leaves possible have the prior density ((V + noise) (V + added))^(-1/2); without
+    noise that gives Student's t. What is returned has its quantile at 97.5 % where the mixture of normals has it, in errors of
+    the noise and the positive part of ``sampling``.
+    """
+    if added <= _NEXT_TO_NOTHING * (noise + max(sampling, 0.0)):
+        total = noise + max(sampling, 0.0)
+        return max(total**2 / sampling**2 * degrees, 1.0) if sampling > 0 else math.inf
+    whole = max(sampling + added, _NEXT_TO_NOTHING * added)
+    # sampling + added over V + added is a chi-squared variable over its degrees, of which V >= 0 leaves a part.
+    most = float(special.gammainc(degrees / 2, degrees * whole / added / 2))
+    drawn = 2 * special.gammaincinv(degrees / 2, _POINTS * most)
+    possible = np.maximum(degrees * whole / np.maximum(drawn, np.finfo(np.float64).tiny) - added, 0.0)
+    chances = np.sqrt((possible + added) / (possible + noise))
+    errors, chances = np.sqrt(possible + noise), chances / chances.sum()
+    outside = optimize.brentq(
+        lambda reach: 2 * float(special.ndtr(-reach / errors) @ chances) - 0.05, float(errors.min()), 40 * float(errors.max())
+    )
+    quantile = outside / math.sqrt(noise + max(sampling, 0.0))
+    return max(float(special.stdtridf(0.975, quantile)), 1.0) if quantile > Z else math.inf

@@ -36,6 +36,7 @@ from quietmean.statistics.features.presence import AnyPresent
 from quietmean.statistics.features.weighted import Weighted
 from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.influence_bounds import TermReading
+from quietmean.statistics.intervals import degrees_of_both
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
 _METHOD = "weighted by design, with replacement; linearised variance with the noise"
@@ -290,8 +291,13 @@ class _Design:
 
     def _sampling(self, ratio: bool, noise: float, degrees: float) -> tuple[float, float]:
         """The variance of sampling, and the degrees of freedom of its sum with the noise."""
-        found = smooth(self._variance(ratio), *self._known)
-        sampling = max(float(found.values[0]), 0.0)
+        function, (sums, covariance) = self._variance(ratio), self._known
+        found = smooth(function, sums, covariance)
+        estimated, sampling = float(found.values[0]), max(float(found.values[0]), 0.0)
+        if self.clustered:
+            # The noise of the sums over clusters adds to their squares, more than is known of what these are without it.
+            added = float(function(sums[None])[0, 0].real) - estimated
+            return sampling, degrees_of_both(noise, estimated, degrees, added)
         uncertain = sampling**2 / max(degrees, 1.0) + float(found.noise[0]) / 2
         return sampling, satterthwaite(noise + sampling, uncertain)
 
