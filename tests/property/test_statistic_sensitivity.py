@@ -96,6 +96,8 @@ MENU = [
     "mean(bmi, weight=age)",
     "sum(glu, weight=days)",
     "mean(bmi, weight=age, strata=race)",
+    "mean(bmi, weight=age, strata=race, psu=sex)",
+    "proportion(smoker, weight=days, strata=race, psu=sex)",
     "proportion(race, weight=age, psu=sex, where=smoker)",
     "proportion(race, weight=age)",
     "count(age, weight=days)",

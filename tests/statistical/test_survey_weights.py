@@ -2,7 +2,8 @@
 
 ``survey_weights.csv`` has schools of California (apistrat, apiclus2) and hospitals (Levy and Lemeshow), as the package has them.
 The numbers below are those of survey 4.1, of ``svydesign(id = ~1, weights = ~weight)``: ``svymean`` and ``svytotal`` with their
-errors, ``na.rm = TRUE``, of a domain by ``subset``, with ``fpc = ~N``, ``strata = ~level``, and ``id = ~psu`` for districts.
+errors, ``na.rm = TRUE``, of a domain by ``subset``, with ``fpc = ~N``, ``strata = ~level``, and ``id = ~psu`` for districts. Of
+both together ``nest = TRUE``: a district is another cluster in each stratum; one alone there has ``lonely.psu = "adjust"``.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ RIGHT = {
         "proportion(high, weight=weight, psu=psu)": (0.7103825136612, 0.033350372604114),
         "count(high, weight=weight, psu=psu)": (4400.10948, 1058.8060052203),
         "mean(y, weight=weight, psu=psu, where=high)": (651.81538461538, 21.344704741305),
+        "mean(y, weight=weight, strata=level, psu=psu)": (644.1693989071, 18.307613524774),
+        "sum(y, weight=weight, strata=level, psu=psu)": (3989985.429468, 858873.86228641),
+        "proportion(high, weight=weight, strata=level, psu=psu)": (0.7103825136612, 0.031657460674789),
+        "mean(y, weight=weight, strata=level, psu=psu, where=high)": (651.81538461538, 17.21996970666),
     },
     "apiclus2": {
         "mean(y, weight=weight)": (670.811808118081, 20.016001867534),
@@ -66,6 +71,9 @@ RIGHT = {
         "proportion(high, weight=weight, psu=psu)": (0.63985239852399, 0.062984786926939),
         "count(high, weight=weight, psu=psu)": (3281.595, 962.56364234447),
         "mean(y, weight=weight, psu=psu, where=high)": (730.29873125721, 29.005085321616),
+        "mean(y, weight=weight, strata=level, psu=psu)": (670.81180811808, 22.141509789879),
+        "sum(y, weight=weight, strata=level, psu=psu)": (3440375.75, 776395.37308046),
+        "proportion(high, weight=weight, strata=level, psu=psu)": (0.63985239852399, 0.070924314157049),
     },
     "hospital": {
         "mean(y, weight=weight)": (116.444934315759, 25.0429692598112),
@@ -183,7 +191,8 @@ def test_an_engine_groups_by_weights_as_they_are() -> None:
         ("mean(y, psu=psu)", "has a field psu and no weight"),
         ("mean(y, weight=weight, population=0)", "Give one number > 0"),
         ("mean(y, weight=weight, strata=level, population=9)", "one for each stratum"),
-        ("mean(y, weight=weight, strata=level, psu=psu)", "do not go together"),
+        ("mean(y, weight=weight, strata=psu, psu=psu)", "has the column 'psu' twice"),
+        ("mean(y, weight=weight, strata=level, psu=psu, population=9)", "one for each stratum"),
         ("proportion(level, weight=weight, strata=level)", "has the column 'level' twice"),
         ("mean(y, weight=weight, strata=total)", "'total' has bounds and no levels"),
         ("count(where=y > 3 and high, weight=weight, psu=psu)", "a condition on several columns has no strata"),
@@ -222,12 +231,14 @@ POPULATION = Columns(
 FIRST, SECOND = CAP * 2 / 7, CAP**2 * 2 * 3 / (7 * 8)
 
 
-def draw(rng: np.random.Generator, apart: float) -> Array:
+def draw(rng: np.random.Generator, apart: float, *, nested: bool = False) -> Array:
     """Records drawn with chances of 1 / weight: whoever stands for many has high values, and is often ill.
 
-    From each stratum as many as from the others, in some of very many villages that are ``apart`` by a deviation.
+    From each stratum as many as from the others, in some of very many villages that are ``apart`` by a deviation; ``nested``:
+    each village lies in one stratum.
     """
-    weight, stratum, village = CAP * rng.beta(2, 5, COUNT), np.arange(COUNT) % 4, np.arange(COUNT) // 4 % VILLAGES
+    weight, village = CAP * rng.beta(2, 5, COUNT), np.arange(COUNT) // 4 % VILLAGES
+    stratum = village % 4 if nested else np.arange(COUNT) % 4
     y = 40 + 5 * weight + 10 * (stratum - 1.5) + rng.normal(0, 10, COUNT)
     higher = apart * rng.normal(0, 1, VILLAGES)[village]
     ill = rng.random(COUNT) < 0.1 + 0.05 * weight + 0.01 * np.clip(higher, -6, 6)
@@ -243,14 +254,16 @@ TRUTH = {
 }
 
 
-def held(epsilon: int, text: str, design: str, apart: float = 0.0, studies: int = STUDIES) -> tuple[float, float, float]:
+def held(
+    epsilon: int, text: str, design: str, apart: float = 0.0, studies: int = STUDIES, *, nested: bool = False
+) -> tuple[float, float, float]:
     """In which part of the studies the interval holds the population's value, and one from sampling alone; how wide it is, beside
     that without noise."""
     workload, truth = workload_of(POPULATION, f"{text[:-1]}{design})"), TRUTH[text]
     inside, ignoring, wide = 0, 0, 0.0
     for seed in range(studies):
         rng = np.random.default_rng((SEED, seed))
-        records = draw(rng, apart)
+        records = draw(rng, apart, nested=nested)
         found = released(workload, records, MU[epsilon], rng)
         assert found.of_population is not None
         low, high = found.of_population[0]
@@ -286,6 +299,17 @@ def test_clusters_are_what_was_drawn(text: str) -> None:
     """Of 100 studies 88 % hold where 95 % do but for a chance of 1 in 300. Whoever forgets the villages is found."""
     assert held(4, text, ", psu=village", 4.0, 100)[0] >= 0.88
     assert held(4, text, "", 4.0, 100)[0] < 0.8
+
+
+@pytest.mark.slow
+def test_clusters_in_strata_are_those_that_the_records_show() -> None:
+    """Of 80 pairs of a stratum and a village 60 have nobody; villages alone also count how strata differ."""
+    text = "mean(y, weight=weight)"
+    inside, _, wide = held(4, text, ", strata=stratum, psu=village", 4.0, 100, nested=True)
+    assert inside >= 0.85
+    assert wide <= 1.3
+    assert held(4, text, ", psu=village", 4.0, 100, nested=True)[0] > 0.98
+    assert held(4, text, ", strata=stratum", 4.0, 100, nested=True)[0] < 0.8
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ MORE = (
     "count(sex, level=missing)",
     "survival(age, smoker, by=sex, entry=weight, bins=12)",
     "mean(weight, weight=age, strata=sex)",
+    "mean(weight, weight=age, strata=sex, psu=ended)",
     "histogram(ended, weight=age, psu=sex)",
 )
 KINDS = list({one.text: one for one in (*all_statistics(), *(parse_statistic(read_text(text)) for text in MORE))}.values())

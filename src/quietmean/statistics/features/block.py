@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,10 +34,10 @@ from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, pr
 
 @dataclass(frozen=True)
 class Crossed:
-    """Two columns with levels as one: each level of the first with all of the second, which runs faster."""
+    """Columns with levels as one: each level of the first with all of the second, which runs faster and may be crossed itself."""
 
     first: Column
-    second: Column
+    second: Groups
 
     @property
     def name(self) -> str:
@@ -46,13 +47,18 @@ class Crossed:
     def categories(self) -> tuple[str, ...]:
         return tuple(f"{category}:{other}" for category in self.first.categories for other in self.second.categories)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return self.first.name, *(self.second.names if isinstance(self.second, Crossed) else (self.second.name,))
 
-Groups = Column | Crossed
+
+Groups: TypeAlias = Column | Crossed
 
 
 def complete_records(names: Iterable[str], by: Groups | None = None) -> Hashable:
     """The event of records that have a value in all of the named columns, and a level in those of the groups."""
-    levels = () if by is None else (by.first.name, by.second.name) if isinstance(by, Crossed) else (by.name,)
+    levels = () if by is None else by.names if isinstance(by, Crossed) else (by.name,)
     demanded = frozenset((*names, *levels))
     return ("complete", demanded) if demanded else TOTAL
 
@@ -72,7 +78,7 @@ def complete_in_groups(by: Groups | None, name: str, block: int) -> Array | None
 def groups_of(records: Records, by: Groups) -> Array:
     """The place of each record's group, shape (rows,); NaN where a level is missing."""
     if isinstance(by, Crossed):
-        return records[by.first.name] * len(by.second.categories) + records[by.second.name]
+        return records[by.first.name] * len(by.second.categories) + groups_of(records, by.second)
     return records[by.name]
 
 

@@ -26,17 +26,17 @@ _FACTORS = (math.sqrt(1 - _OF_SQUARES**2), _OF_SQUARES)
 
 @dataclass(frozen=True)
 class PartOfCap(Indicator):
-    """The weight of a record over its cap, from 0 to 1; 0 where it has none, or no level of a column that it ``needs``."""
+    """The weight of a record over its cap, from 0 to 1; 0 where it has none, or no level of the columns that it ``needs``."""
 
     weight: Column
-    needs: Column | None = None
+    needs: tuple[Column, ...] = ()
 
     is_whole = False
 
     def encode(self, records: Records) -> Array:
         parts = records[presence_of(self.weight.name)] * records[self.weight.name] / self.weight.high
-        if self.needs is not None:
-            parts = parts * records[presence_of(self.needs.name)]
+        for column in self.needs:
+            parts = parts * records[presence_of(column.name)]
         return np.clip(parts, 0.0, 1.0)[:, None]
 
 
@@ -51,7 +51,7 @@ class Weighted(OfAnother):
 
     weight: Column
     squares: bool = True
-    needs: Column | None = None
+    needs: tuple[Column, ...] = ()
 
     @property
     def _factors(self) -> tuple[float, ...]:
