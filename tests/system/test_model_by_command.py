@@ -27,7 +27,12 @@ from support.command_lines import command, ending, fails
 from support.consent import accept as yes_of
 
 NAMES = ("ada", "north", "east")
-COLUMNS = (Column(name="age", low=20, high=80), Column(name="arm", levels=("a", "b")), Column(name="ill", boolean=True))
+DOMAINS = ("age in 20..80", "arm in {a, b}", "ill in yes/no")
+COLUMNS = (
+    Column(name="age", low=20, high=80, missing="indicator"),
+    Column(name="arm", levels=("a", "b")),
+    Column(name="ill", boolean=True),
+)
 # A family whose rounds release the same, and one whose rounds differ, each with what it fits.
 FORMULAS = {"binomial": "ill ~ age + arm", "gaussian": "age ~ ill + arm", "poisson": "ill ~ age + arm"}
 of_each_family = pytest.mark.parametrize("family", FORMULAS)
@@ -49,8 +54,11 @@ def write_records(name: str, seed: int, n: int = 2000) -> None:
 
 
 def seal(model: GeneralizedLinearModel, free_ports: Callable[[int], list[int]], timeout: float = 60.0) -> None:
-    """The sealed session that all three say yes to. ``timeout``: by default who was killed is waited for."""
-    model.save_study("fit.toml", parties=3)
+    """Seal the session that a question writes. ``timeout``: by default who was killed is waited for."""
+    same = model.session_study(3)
+    budget = ["--epsilon", "9", "--delta", "1e-4", "--dropouts", f"{same.dropouts}", "--protocol", same.protocol]
+    main(["study", "new", *DOMAINS, model.text, *budget, "--name", "fit", "--out", "fit.toml"])
+    assert SessionStudy.load(Path("fit.toml")).describe("name") == same.describe("name")
     study = Path("fit.toml")
     study.write_text(study.read_text().replace("round_timeout = 10.0", f"round_timeout = {timeout}"))
     main(["key", "new", "--key", "ada.key"])

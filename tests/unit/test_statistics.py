@@ -31,6 +31,7 @@ from quietmean.statistics import (
     registry,
 )
 from quietmean.statistics.kinds.means import Mean
+from quietmean.statistics.models import MODELS, model_named
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.sources import parties_of_table
@@ -324,4 +325,8 @@ def test_rows_are_dealt_out_evenly(tmp_path: Path) -> None:
 def test_the_readme_names_every_statistic() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     asked = readme.partition("## What you can ask")[2].partition("\n## ")[0]
-    assert set(registry()) == set(re.findall(r"`([a-z0-9-]+)`", asked))
+    models = {name for kind, model in MODELS.items() for name in (kind, *model.other_names)}
+    named = set(re.findall(r"`([a-z0-9-]+)`", asked))
+    assert named >= set(registry())
+    assert {name for name in named - set(registry()) if name not in models} == set()
+    assert {model_named(name) for name in named & models} == set(MODELS)

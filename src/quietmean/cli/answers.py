@@ -24,22 +24,24 @@ from quietmean.cli.console import (
     printable,
     warn,
 )
-from quietmean.cli.screens import with_remark
+from quietmean.cli.ledger import show_balance
+from quietmean.cli.screens import NEXT, with_remark
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import ProtocolFailure, only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
-from quietmean.core.file_kinds import SESSION_RECEIPT, read_json, study_and_party
+from quietmean.core.file_kinds import SESSION_RECEIPT, FileKind, read_json, study_and_party
 from quietmean.core.output import Output
-from quietmean.core.readable import count_of
+from quietmean.core.readable import count_of, indented
 from quietmean.core.readable import printable as readable_line
 from quietmean.statistics.kinds.synthetic_table import SyntheticTable
 from quietmean.statistics.printed import lines_of_terms, notes_of, sentences_about
 from quietmean.statistics.questions import as_name
 from quietmean.statistics.tidy import about_n
 from quietmean.studies.agreement.first_look import ProposedBounds
-from quietmean.studies.outcome.first_screen import first_screen
+from quietmean.studies.outcome.first_screen import first_screen, screen_of_answers
 
 if TYPE_CHECKING:
+    from quietmean.ledger import Account
     from quietmean.studies.outcome.outcome import StudyRun
 
 
@@ -127,6 +129,30 @@ def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json:
         if result:
             screen.show_more()
     if not result:
+        raise SystemExit(ProtocolFailure.exit_code)
+
+
+def show_session(document: dict[str, Any], account: Account | None, *, details: bool, json: bool) -> None:
+    """Print what came of a session for people, or as one JSON document; ends with exit code 3 where all rounds failed."""
+    from quietmean.sessions.receipt import has_failed, screen_of
+
+    receipt = read_json(Path(document["receipt"]), FileKind.SESSION_RECEIPT)
+    if json:
+        print_json(document)
+    else:
+        lines, marks = screen_of(receipt, details=details), list[str]()
+        if model := document.get("model"):
+            above, marks = screen_of_answers([{"name": model["name"], **model.get("ratios", model["coefficients"])}])
+            lines = [*above, *lines]
+        first = next((place for place, line in enumerate(lines) if line.startswith("! ")), len(lines))
+        for line in (*lines[:first], *marks, *lines[first:]):
+            out.print(readable_line(line))
+        saved = near(Path(document["receipt"]))
+        print_lines(indented("Saved", saved))
+        if account is not None:
+            show_balance(account, details=details)
+        out.print(f"{NEXT}{next_step(document, saved)}")
+    if has_failed(receipt):
         raise SystemExit(ProtocolFailure.exit_code)
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, next_step, no_answer_shown
+from quietmean import learning
+from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown, show_session
 from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
     choice_document,
-    out,
     print_json,
     print_lines,
     warn,
@@ -26,17 +26,14 @@ from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.screens import NEXT
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure, in_sentences
-from quietmean.core.file_kinds import FileKind, read_json, require_program
+from quietmean.core.file_kinds import require_program
 from quietmean.core.output import Output, has_fields
 from quietmean.core.readable import indented
-from quietmean.core.readable import printable as readable_line
 from quietmean.core.site_options import SessionOptions, SiteOptions
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
 from quietmean.protocols.target import budget_warnings
-from quietmean.statistics.printed import TidyTerms
 from quietmean.studies.agreement.sealed import sealed_with_committee
 from quietmean.studies.agreement.session_study import MODEL
 from quietmean.studies.agreement.study_keys import Distrusted
@@ -135,54 +132,25 @@ class OwnModel:
 
         Raises :class:`InputError` without data, and for a session of another model.
         """
-        from quietmean.learning.models.glm import model_of
-        from quietmean.learning.sites import KEPT
-
         if program is not None:
             raise InputError("this session fits a model, which needs no program. Leave --program out, and give --data FILE.")
         if data is None:
             raise InputError("this session fits a model. Give --data FILE, the records of this party.")
-        model, notes = model_of(files.session.study, len(files.session.parties)), list[str]()
+        model, notes = learning.model_of(files.session.study, len(files.session.parties)), list[str]()
         records = model.read(data, notes.append)
         shown.warn([f"{note} (for you only)" for note in notes])
         store = files.store(site.store)
-        return cls(files, model, records, store.with_name(f"{store.name.removesuffix('.store')}{KEPT}"))
+        return cls(files, model, records, store.with_name(f"{store.name.removesuffix('.store')}{learning.KEPT}"))
 
     def fit(self, rounds: Rounds) -> None:
         """All rounds of this party."""
         contract = self.files.session
+        self.model.names_of_parties = [party.name for party in contract.parties]
         self.model.fit_in(rounds, self.records, contract.party, len(contract.parties), self.kept)
 
     def document(self) -> dict[str, Any]:
         """What came of it, the same at all parties."""
-        answers = {"coefficients": self.model.coefficients.to_json()}
-        if self.model.family.ratio:
-            answers["ratios"] = self.model.ratios.to_json()
-        return {"model": {"kind": self.model.kind, **answers, "kept": str(self.kept)}}
-
-
-def show_session(document: dict[str, Any], account: Account | None, *, details: bool, json: bool) -> None:
-    """Print what came of a session for people, or as one JSON document; ends with exit code 3 where all rounds failed."""
-    from quietmean.sessions.receipt import has_failed, screen_of
-
-    receipt = read_json(Path(document["receipt"]), FileKind.SESSION_RECEIPT)
-    if json:
-        print_json(document)
-    else:
-        if model := document.get("model"):
-            answer = model.get("ratios", model["coefficients"])
-            out.print(repr(TidyTerms.of([answer])))
-            for message in answer["messages"]:
-                out.print(message)
-        for line in screen_of(receipt, details=details):
-            out.print(readable_line(line))
-        saved = near(Path(document["receipt"]))
-        print_lines(indented("Saved", saved))
-        if account is not None:
-            show_balance(account, details=details)
-        out.print(f"{NEXT}{next_step(document, saved)}")
-    if has_failed(receipt):
-        raise SystemExit(ProtocolFailure.exit_code)
+        return {"model": {**self.model.to_json(), "kept": str(self.kept)}}
 
 
 def _document(contract: SessionContract, rounds: Rounds) -> dict[str, Any]:

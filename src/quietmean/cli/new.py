@@ -15,6 +15,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.common import refuse_stray
 from quietmean.cli.console import at_prompt, err, output, print_json, print_lines, printable, warn
+from quietmean.cli.models import model_asked, refuse_for_models, write_model
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.screens import NEXT, THEN, rows, with_remark
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
@@ -24,6 +25,7 @@ from quietmean.core.readable import indented
 from quietmean.planning.automatic import AUTO, MANY
 from quietmean.protocols import configure
 from quietmean.statistics import INDICATOR
+from quietmean.statistics.models import asks_model
 from quietmean.statistics.questions import named_in
 from quietmean.statistics.registry import is_statistic
 from quietmean.studies import StudyTerms
@@ -158,6 +160,17 @@ def new_command(
     study_file = output(save, "the study", kind=is_study, ends=(".toml",))
     if not (ask or dictionary) and not sys.stdin.isatty():
         raise InputError('nothing is asked. Write for example quietmean study new "mean(age in 0..110)".')
+    if asks_model(ask):
+        stated = {"dictionary": dictionary, "first_look": first_look, "no_privacy": no_privacy, **committee.given}
+        refuse_for_models(stated)
+        model = model_asked(ask, target, options.chosen())
+        session = write_model(model, {**meeting.fields(), "name": name or save.stem}, study_file)
+        if json:
+            print_json({"study": str(save)})
+            return
+        lines = [f"{save} holds session {session.name!r}.", *rows(facts_of(session))]
+        print_lines([*lines, f"{NEXT}study invite {quote(str(save))}"])
+        return
     listed = None if dictionary is None else _listed(dictionary, named_in(ask))
     committee = committee.shaped(options.of_committee())
     fields = committee.fields({**target.fields(), **meeting.fields(), "options": options.chosen()})

@@ -32,6 +32,7 @@ from quietmean.cli.console import (
     tell_owner,
     warn,
 )
+from quietmean.cli.models import model_asked, refuse_for_models, run_model
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.screens import NEXT, with_remark
 from quietmean.cli.study_options import NO_COMMITTEE, NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
@@ -43,6 +44,7 @@ from quietmean.node.monitor import now, place_of, sentence, wait_of
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.coding import what_did_not_fit
 from quietmean.statistics.columns import UndeclaredColumn
+from quietmean.statistics.models import asks_model
 from quietmean.statistics.registry import is_kind, is_statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import account_name
@@ -124,6 +126,12 @@ def run_command(
     refuse_stray(ask, is_statistic)
     committee = committee.shaped(options.of_committee())
     try:
+        if asks_model(ask):
+            refuse_for_models({**vars(rehearsal), **committee.given}, "parties", "party_column")
+            model = model_asked(ask, target, options.chosen())
+            with new_folder(out) as folder:
+                run_model(model, data, rehearsal.parties, rehearsal.party_column, folder, details=details, json=json)
+            return
         study = StudyTerms.parse(
             {
                 "name": account_name(data),

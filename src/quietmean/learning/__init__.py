@@ -13,7 +13,7 @@ from quietmean.core.lazy import importer
 if TYPE_CHECKING:
     from quietmean.learning.averaging import ModelAveraging
     from quietmean.learning.estimators import PCA, FitCertificate, KMeans, LinearRegression, LogisticRegression, StandardScaler
-    from quietmean.learning.models import GeneralizedLinearModel, ProportionalHazards
+    from quietmean.learning.models import GeneralizedLinearModel, ProportionalHazards, asked_model
     from quietmean.learning.shared import SharedModel, Tree
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "SharedModel",
     "StandardScaler",
     "Tree",
+    "asked_model",
 ]
 
 _PLACES = {
@@ -36,6 +37,9 @@ _PLACES = {
     "ProportionalHazards": "learning.models",
     "SharedModel": "learning.shared",
     "Tree": "learning.shared",
+    "asked_model": "learning.models",
+    "model_of": "learning.models.glm",
+    "KEPT": "learning.sites",
 }
 _imported = importer(__name__, _PLACES)
 _ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticRegression", "StandardScaler")

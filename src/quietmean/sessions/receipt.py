@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
 from quietmean.studies.agreement.deadlines import minimum_of
 from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.party import Grant
-from quietmean.studies.party.session_contract import PartOfSession, SessionContract
+from quietmean.studies.party.agreement import against_all_others
+from quietmean.studies.party.session_contract import PartOfSession, SessionContract, assumptions_of
 
 
 def receipt_at(path: Path, contract: SessionContract) -> Output:
@@ -52,35 +54,56 @@ def settle(grant: Grant, contract: SessionContract, started: Started | None, pro
 
 
 def receipt_of(part: PartOfSession, progress: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
-    contract, terms, others = part.contract, part.terms, part.everybody_else(progress.begun)
+    contract, terms = part.contract, part.terms
+    counted = dict(zip(part.names, progress.counted, strict=True))
+    rounds = {"begun": progress.begun, "with_mean": progress.results, "counted": counted}
     return {
-        "format": SESSION_RECEIPT,
-        "session": contract.study.describe(),
         "party": contract.own.name,
         "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
-        "rounds": {
-            "agreed": contract.study.rounds,
-            "begun": progress.begun,
-            "with_mean": progress.results,
-            "counted": dict(zip(part.names, progress.counted, strict=True)),
-        },
+        **_receipt(contract.study, terms, rounds, spent, contract.epsilon_a_priori, part.everybody_else(progress.begun)),
+        **part.start_json(),
+        "origin": {"approval": dict(origin), "version": package_version()},
+    }
+
+
+def receipt_of_run(study: SessionStudy, names: Sequence[str], counted: Sequence[int], begun: int) -> dict[str, Any]:
+    """Return the receipt of a session whose parties, of these ``names``, are all in this process.
+
+    ``counted``: in how many of the ``begun`` rounds each is.
+    """
+    terms = study.terms(len(names))
+    rounds = {"begun": begun, "with_mean": begun, "counted": dict(zip(names, counted, strict=True))}
+    others = against_all_others(terms.plan, 0, study.delta, begun)
+    return {
+        "parties": [{"name": name} for name in names],
+        **_receipt(study, terms, rounds, terms.charge(begun), terms.spent_epsilon(study.rounds), others),
+        "origin": {"version": package_version()},
+    }
+
+
+def _receipt(
+    study: SessionStudy, terms: SessionTerms, rounds: Mapping[str, Any], spent: Charge, promised: float, others: float
+) -> dict[str, Any]:
+    """What every receipt of a session states. ``promised``: epsilon of all rounds; ``others``: if everybody else colludes."""
+    return {
+        "format": SESSION_RECEIPT,
+        "session": study.describe(),
+        "rounds": {"agreed": study.rounds, **rounds},
         "certificate": {
-            "epsilon": terms.spent_epsilon(progress.begun),
-            "delta": contract.study.delta,
+            "epsilon": terms.spent_epsilon(rounds["begun"]),
+            "delta": study.delta,
             "mu": spent.mu,
             "beta": spent.beta,
             "tv": spent.tv,
-            "epsilon_a_priori": contract.epsilon_a_priori,
-            "colluding": contract.target.colluding,
-            "unit": str(contract.study.unit),
-            "neighbouring": str(contract.target.neighbouring),
+            "epsilon_a_priori": promised,
+            "colluding": terms.whole_target.colluding,
+            "unit": str(study.unit),
+            "neighbouring": str(terms.whole_target.neighbouring),
             "enforced_by": terms.plan.a_priori.enforced_by,
             "everyone_else_epsilon": "inf" if math.isinf(others) else others,
-            "assumptions": assumptions_json(contract.assumptions),
+            "assumptions": assumptions_json(assumptions_of(terms.plan)),
         },
         "plan": terms.plan.to_json(),
-        **part.start_json(),
-        "origin": {"approval": dict(origin), "version": package_version()},
     }
 
 

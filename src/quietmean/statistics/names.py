@@ -17,9 +17,16 @@ _TOKEN = re.compile(
     r"""(?P<name>`(?:[^`]|``)+`)|(?P<text>(?<!\w)'[^']*'|(?<!\w)"[^"]*")|(?P<word>(?:[^\W\d]|[^\x00-\x7f\s])(?:\w|[^\x00-\x7f\s])*)|(?P<number>\d\w*)|(?P<sign>.)""",
     re.DOTALL,
 )
+_FIELD = re.compile(r"[\w-]+")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 # What would be read as the begin of something else: quotes, the name of a field, and the domain of a column.
 _SPECIAL = re.compile(r"""[`"]|(?<!\w)'|^\s*[\w-]+\s*=|\sin\s+(?:[-+.\d{(\[]|(?:yes/no)\b)|^\s|\s$|^$""")
+
+
+def field_of(part: str) -> str | None:
+    """The name before =; a statistic within another one has names of its own, and a name between backquotes is a value."""
+    name, equals, _ = (word.strip() for word in part.partition("="))
+    return name if equals and _FIELD.fullmatch(name) else None
 
 
 def names_of(text: str) -> set[str]:

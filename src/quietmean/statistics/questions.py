@@ -22,8 +22,9 @@ from quietmean.core.schema import nearest
 from quietmean.statistics.columns import ANY_NUMBER, CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn
 from quietmean.statistics.dates import is_number
 from quietmean.statistics.kinds.first_look import FirstLook
-from quietmean.statistics.names import cut, in_brackets, names_of, one_blank, quoted, split, unquoted
-from quietmean.statistics.registry import field_of, is_kind, is_statistic, parse_statistic, read_text
+from quietmean.statistics.models import MODELS
+from quietmean.statistics.names import cut, field_of, in_brackets, names_of, one_blank, quoted, split, unquoted
+from quietmean.statistics.registry import is_kind, is_statistic, parse_statistic, read_text
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.transforms import Transform
 
@@ -57,7 +58,8 @@ def read_questions(
         reader.derive(raw)
         reader.open(raw)
     declared = [*reader.ordered()]
-    if not declared and statistics:
+    # Of a model, its own program says which columns it needs.
+    if not declared and statistics and statistics[0]["kind"] not in MODELS:
         asked = parse_statistic(statistics[0])
         with asked_in(asked):
             asked.features(Columns([Column(name="", boolean=True)]))
@@ -277,11 +279,15 @@ def _part(part: str, change: Callable[[str], str]) -> str:
     if name == "of":
         return f"of={changed(value, change)}"
     sides = split(value, "~")
-    if len(sides) == 2:
-        value = " ~ ".join(" + ".join(change(term.strip()) for term in split(side, "+")) for side in sides)
-    else:
-        value = change(value)
+    value = " ~ ".join(_each_term(side, change) for side in sides).strip() if len(sides) == 2 else change(value)
     return value if name is None else f"{name}={value}"
+
+
+def _each_term(side: str, change: Callable[[str], str], signs: str = "+*:") -> str:
+    """A side of a formula with each term changed, also those that are multiplied."""
+    if not signs or "**" in side:
+        return change(side.strip())
+    return f" {signs[0]} ".join(_each_term(part, change, signs[1:]) for part in split(side, signs[0]))
 
 
 def _sides(text: str) -> tuple[str, str]:

@@ -17,7 +17,8 @@ from quietmean.core.schema import OPEN, parameters_of, require_known
 from quietmean.statistics import kinds
 from quietmean.statistics.columns import domain_alone
 from quietmean.statistics.fields import StatisticReader, install
-from quietmean.statistics.names import READ_LATER, split, unquoted
+from quietmean.statistics.models import by_rounds, model_named, read_model
+from quietmean.statistics.names import READ_LATER, field_of, split, unquoted
 from quietmean.statistics.statistic import Statistic
 
 # One kind by its other names, in small letters with hyphens; "-test" at the end may stand or not.
@@ -82,12 +83,11 @@ _INSTEAD = {
     "signed-rank": _Instead("ranks of differences are not released", ["paired-difference({0}, {1})"], ("before", "after")),
     "kendall": _Instead("pairs of records are not compared", ["spearman({0}, {1})"], ("age", "bmi")),
     "ks": _Instead("distributions are shown, not tested", ["cdf({0})", "mann-whitney({0}, {1})"]),
-    "glm": _Instead(
-        "the family of a model has to be named",
-        ["linear-regression({}) for numbers", "logistic-regression({}) for yes or no"],
-        ("ill ~ age",),
+    "poisson": _Instead(
+        "counts are compared by person-time, or have a model by rounds",
+        ["rates({0}, {1})", "glm({0} ~ {1}, family=poisson)"],
+        ("events", "time"),
     ),
-    "poisson": _Instead("counts are compared by person-time", ["rates({0}, {1})"], ("events", "time")),
     "min": _Instead("one record decides it, so that nothing hides that record", ["quantiles({0}, 0.01)"]),
     "max": _Instead("one record decides it, so that nothing hides that record", ["quantiles({0}, 0.99)"]),
     "range": _Instead("two records decide it, so that nothing hides them", ["quantiles({0}, 0.01 0.99)"]),
@@ -134,7 +134,7 @@ def is_kind(name: str) -> bool:
     """Is it the name of a kind of statistic, an alias or another spelling included?"""
     known = registry()
     try:
-        return own_name(name, known) in known
+        return model_named(name) is not None or own_name(name, known) in known
     except InputError:
         # A name of the field, of which it is known what to ask instead.
         return True
@@ -166,7 +166,6 @@ def values_of(part: str) -> list[str]:
 
 
 GROUP = "quietmean.statistics"
-_NAME = re.compile(r"[\w-]+")
 _TEXT = re.compile(r"\s*([^()`]+?)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -192,6 +191,8 @@ def get_statistic(name: str, given: Sequence[str] = ()) -> type[Statistic]:
 
     Raises :class:`InputError` for an unknown name, with the nearest one that is known.
     """
+    if (model := model_named(name)) is not None:
+        raise by_rounds(model)
     known = registry()
     return known[require_known("statistic", own_name(name, known, given), known)]
 
@@ -224,6 +225,8 @@ def read_text(text: str) -> dict[str, Any]:
             f"statistic {text!r} is not of the form kind(column, name=value). Write for example mean(age in 0..110)."
         )
     parts = [part.strip() for part in split(match[2], ",") if part.strip()]
+    if (model := model_named(match[1])) is not None:
+        return read_model(model, text, parts)
     kind = get_statistic(match[1], [part.partition("=")[2].strip() if field_of(part) else part for part in parts])
     raw: dict[str, Any] = {"kind": kind.name, **said_by(match[1])}
     places = [name for name in kind.by_place if name not in raw]
@@ -254,12 +257,6 @@ def read_text(text: str) -> dict[str, Any]:
         whole = "outcome ~ column" if "formula" in lacks else ", ".join(key for key in kind.by_place if key in needed)
         raise InputError(f"statistic {text!r} lacks {' and '.join(lacks)}. Write {kind.name}({whole}).")
     return raw
-
-
-def field_of(part: str) -> str | None:
-    """The name before =; a statistic within another one has names of its own, and a name between backquotes is a value."""
-    name, equals, _ = (word.strip() for word in part.partition("="))
-    return name if equals and _NAME.fullmatch(name) else None
 
 
 def _too_many(text: str, kind: type[Statistic], parts: Sequence[str]) -> InputError:

@@ -44,7 +44,7 @@ _SIDES = {0: "", 1: ", most of them above what is expected", -1: ", most of them
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fit after its last round: ``scaling`` T of the rows' coefficients, ``names`` of the terms, and the columns that belong to
-    the same term, ``groups``, by its name; ``levels`` that terms tell apart."""
+    the same term, ``groups``, by its name; ``levels`` that terms tell apart; ``parties``: their names, where these are known."""
 
     state: FitState
     scaling: Array
@@ -53,6 +53,7 @@ class Fit:
     ratio: str
     headline: tuple[str, ...]
     levels: tuple[Level, ...] = ()
+    parties: Sequence[str] = ()
 
     @cached_property
     def _directions(self) -> tuple[Array, Array]:
@@ -164,7 +165,8 @@ class Fit:
         places = np.flatnonzero((parts > _WHOLE) & (parts < 1 - _WHOLE)).tolist()
         if not places:
             return []
-        names = some_of([f"party {place + 1} (weight {parts[place]:.2f})" for place in places], 3)
+        named = self.parties or [f"party {place}" for place in range(len(parts))]
+        names = some_of([f"{named[place]} (weight {parts[place]:.2f})" for place in places], 3)
         text = "in a part of the averaged rounds. The answer is about sites that changed, and no sum corrects for how they differ"
         return [Flag("changing-sites", f"{names}: {text}")]
 

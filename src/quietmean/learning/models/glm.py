@@ -13,15 +13,17 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
+from quietmean.core.readable import listed
 from quietmean.core.schema import require_known
 from quietmean.learning.models.families import FAMILIES, Binomial, Hazard, Scaled
 from quietmean.learning.models.formulas import FormulaTerms, ModelDesign
 from quietmean.learning.models.model import VERSION, ModelByRounds, ModelKeywords
 from quietmean.learning.models.scored import BEFORE
 from quietmean.learning.models.state import DesignRows
-from quietmean.learning.sites import OnPaper
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.models import MODELS, asks_model, require_declared
 from quietmean.statistics.names import split
+from quietmean.statistics.questions import read_questions
 from quietmean.studies.agreement.session_study import SessionStudy
 
 
@@ -183,6 +185,11 @@ class ProportionalHazards(ModelByRounds):
         }
 
     @property
+    def by_party(self) -> bool:
+        """Whether each party has a baseline of its own, or a factor."""
+        return self.baseline != COMMON
+
+    @property
     def _most_rows(self) -> int:
         return len(self.edges) - 1
 
@@ -235,6 +242,23 @@ _KINDS: dict[str, type[GeneralizedLinearModel] | type[ProportionalHazards]] = {
 _NAMES = ("kind", "model", "version", "schedule")
 
 
+def asked_model(questions: Sequence[str], **general: Unpack[ModelKeywords]) -> GeneralizedLinearModel | ProportionalHazards:
+    """Return the model that questions ask for, such as ``glm(ill in yes/no ~ age in 30..80)``, with the domains of its columns.
+
+    ``general``: ``epsilon``, ``delta`` and what else every model is given. Raises :class:`InputError` for questions that ask for
+    something else besides, and for a model that cannot be.
+    """
+    columns, asked = read_questions(questions)
+    if len(asked) != 1 or asked[0]["kind"] not in _KINDS:
+        raise InputError("a model by rounds is a session of its own. Ask for one model, and for nothing else.")
+    fields = asked[0]
+    if lacking := [name for name in MODELS[fields["kind"]].needed if name not in fields]:
+        raise InputError(f"{fields['kind']} lacks {listed(lacking)}. Write {fields['kind']}({MODELS[fields['kind']].example}).")
+    require_declared(next(text for text in questions if asks_model([text])), fields, [column["name"] for column in columns])
+    kind = _KINDS[fields.pop("kind")]
+    return kind(fields.pop("formula"), columns, **fields, **general)
+
+
 def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
     """The model that such a session of so many parties fits.
 
@@ -258,8 +282,8 @@ def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
         raise InputError(
             "the session does not state a whole model. Ask its coordinator for it, as save_study writes it."
         ) from None
-    fields = model._asked(model._design_for(parties), OnPaper(count=parties))
-    if fields["purpose"] != purpose or fields["dimension"] != study.dimension:
+    agreed = model.session_study(parties)
+    if agreed.purpose != purpose or agreed.dimension != study.dimension:
         raise InputError(
             "the session and its model do not belong together. Ask its coordinator for both, as save_study writes them."
         )

@@ -14,6 +14,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import warn_caller
 from quietmean.core.output import Output
+from quietmean.core.party import PartyId
 from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.families import Binomial, Scaled
 from quietmean.learning.models.formulas import ModelDesign
@@ -21,10 +22,12 @@ from quietmean.learning.models.newton import Newton
 from quietmean.learning.models.scored import ScoredRounds
 from quietmean.learning.models.state import DesignRows, FitState
 from quietmean.learning.sites import FitSite, KeptState, OnPaper, RoundsLeft, SiteRounds, parties_of, site_of
+from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
 from quietmean.statistics import Column, Columns, Estimates
+from quietmean.statistics.models import model_text
 from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.session_study import MODEL, SessionStudy
 from quietmean.studies.data import Source, read_columns
@@ -63,6 +66,8 @@ class ModelByRounds:
     kind = ""
     # What the rounds that began have cost; of :meth:`fit`.
     charge: Charge
+    # For sentences about parties, in their order; none where nobody knows them.
+    names_of_parties: Sequence[str] = ()
 
     def __init__(
         self,
@@ -112,9 +117,11 @@ class ModelByRounds:
         self.fit_parts(parts)
         return self
 
-    def fit_parts(self, parts: Sequence[Array]) -> SiteRounds:
-        """All rounds, of the records (N, columns) of each party that is here: their session, which is over. Raises as
-        :meth:`fit` does."""
+    def fit_parts(self, parts: Sequence[Array], leaves: Callable[[Plan], Mapping[PartyId, int]] = lambda plan: {}) -> SiteRounds:
+        """All rounds, of the records (N, columns) of each party that is here: their session, which is over.
+
+        ``leaves``: who leaves a round of this plan after so many of its steps, to try it. Raises as :meth:`fit` does.
+        """
         here = self._site.members is not None
         count = parties_of(self._site, None if here else len(parts))
         design = self._design_for(count)
@@ -126,7 +133,8 @@ class ModelByRounds:
         with self._site.rounds(fields, count, len(parts[0]) if here else None) as session:
 
             def mean() -> RoundMean[Any]:
-                return session.mean({place: state.vectors(own) for place, own in rows.items()}, clip=1.0)
+                vectors = {place: state.vectors(own) for place, own in rows.items()}
+                return session.mean(vectors, clip=1.0, leaves=leaves(session.terms.plan))
 
             self._fit_by(session, mean, state, design, self._site.keeps(fields))
             self.charge = session.terms.charge(session.begun)
@@ -159,7 +167,8 @@ class ModelByRounds:
         """What the state of its rounds says about the terms."""
         groups, headline = self._groups(design), tuple(self._headline(design))
         levels = design.levels if self.family.separates else ()
-        return Fit(state, state.scaled(design.scaling), design.names, groups, self.family.ratio, headline, levels)
+        names = design.names, groups, self.family.ratio, headline, levels
+        return Fit(state, state.scaled(design.scaling), *names, self.names_of_parties)
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Sequence[Array]:
         if self._site.members is not None:
@@ -168,13 +177,18 @@ class ModelByRounds:
                     "at a site the data are the rows of this party alone. Leave out lists, dicts, parties and party_column."
                 )
             return [read_columns(data, self.columns, notes.append)]
-        _, parts = parties_of_data(data, self.columns, parties, party_column, notes.append)
+        self.names_of_parties, parts = parties_of_data(data, self.columns, parties, party_column, notes.append)
         return [np.asarray(part) for part in parts]
 
     def _begin(self, design: ModelDesign) -> FitState:
         if isinstance(self.family, Scaled):
             return ScoredRounds(self.family, design.size, design.constant, self.rounds, self._largest_offset, self._most_rows)
         return Newton(self.family, design.size, design.constant, self.rounds)
+
+    @property
+    def by_party(self) -> bool:
+        """Whether there are coefficients of each party, so that their number is part of the model."""
+        return False
 
     @property
     def _most_rows(self) -> int:
@@ -185,6 +199,18 @@ class ModelByRounds:
     def _largest_offset(self) -> float:
         """The largest that is added to a predictor besides the terms, by public bounds."""
         return 0.0
+
+    @property
+    def text(self) -> str:
+        """The question that this model answers, without the domains of its columns."""
+        return model_text({"kind": self.kind, **self.describe(), "rounds": self.rounds})
+
+    def session_study(self, parties: int, **more: Any) -> SessionStudy:
+        """Return what so many parties agree on, but who they are; ``more``: further fields of a session file.
+
+        Raises :class:`InputError` for what cannot be.
+        """
+        return SessionStudy.parse(self._asked(self._design_for(parties), OnPaper(count=parties)) | more)
 
     def _asked(self, design: ModelDesign, site: FitSite | None = None) -> dict[str, Any]:
         """A session, by the fields of its file."""
@@ -219,23 +245,29 @@ class ModelByRounds:
         Raises :class:`InputError` for what :meth:`fit` refuses.
         """
         given = read_columns(made_up, self.columns, lambda note: None)
-        count, design = len(given) if records is None else records, self._design_for(parties)
+        count = len(given) if records is None else records
         if not len(given) or isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise InputError("nothing is to be expected of no records. Give a made-up table of some, and records of at least 1.")
-        fields = {name: value for name, value in self._asked(design, OnPaper(count=parties)).items() if name != "purpose"}
-        noise = noise_of_total(SessionStudy.parse(fields).terms(parties).plan) / count
+        noise = noise_of_total(self.session_study(parties).terms(parties).plan) / count
+        return self._fit_alone(np.array_split(given, parties), noise, float(count)).coefficients
+
+    def without_noise(self, parts: Sequence[Array]) -> Fit:
+        """Return what all rounds would answer of the records (N, columns) of all parties without noise, for who has them all."""
+        return self._fit_alone(parts, 0.0, float(sum(map(len, parts))))
+
+    def _fit_alone(self, parts: Sequence[Array], noise: float, records: float) -> Fit:
+        """All rounds, to which no noise is added, as of so many records with so much of it in each mean."""
+        design, given = self._design_for(len(parts)), sum(map(len, parts))
         state = self._begin(design)
-        rows = [self._rows(design, part, place) for place, part in enumerate(np.array_split(given, parties))]
+        rows = [self._rows(design, part, place) for place, part in enumerate(parts)]
         for number in range(1, self.rounds + 1):
-            state.moved(number, sum(state.vectors(row).sum(axis=0) for row in rows) / len(given), noise, float(count))
-        return self.fit_of(design, state).coefficients
+            state.moved(number, sum(state.vectors(row).sum(axis=0) for row in rows) / given, noise, records)
+        return self.fit_of(design, state)
 
     def save_study(self, path: str | Path, parties: int) -> None:
         """Write what so many ``parties`` agree on by :meth:`fit`, for ``quietmean study invite``; ``quietmean join`` then fits it
         with ``--data``. Nothing is overwritten. Raises :class:`InputError` for a file that exists."""
-        paper = OnPaper(count=parties)
-        agreed = paper.contract(self._asked(self._design_for(parties), paper))
-        Output(Path(path), "the study", "").write(study_text(agreed).encode())
+        Output(Path(path), "the study", "").write(study_text(self.session_study(parties)).encode())
 
     # -- what comes of it --------------------------------------------------------------------------------------------------------
 
@@ -259,6 +291,11 @@ class ModelByRounds:
         if not self.family.ratio:
             raise InputError("a gaussian model has differences of means, not ratios. Read coefficients.")
         return self._fitted.ratios
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer in plain JSON data. Raises :class:`InputError` before a fit."""
+        ratios = {"ratios": self.ratios.to_json()} if self.family.ratio else {}
+        return {"kind": self.kind, "name": self.text, "coefficients": self.coefficients.to_json(), **ratios}
 
     def _headline(self, design: ModelDesign) -> Iterable[str]:
         return (name for name in design.names if name != _INTERCEPT)

@@ -139,6 +139,8 @@ def asked_text(study: AnyStudy) -> str:
     """What is asked for."""
     if not isinstance(study, SessionStudy):
         return "; ".join(statistic.text for statistic in study.workload.statistics)
+    if study.model:
+        return study.model
     vectors = f"vectors of {count_of(study.dimension, 'number')}, of L2 norm {study.clip:g}"
     return f"at most {count_of(study.rounds, 'mean')} of {vectors}"
 
@@ -146,12 +148,13 @@ def asked_text(study: AnyStudy) -> str:
 def used_text(study: AnyStudy) -> str:
     """Which columns, with all that is agreed on their values."""
     if isinstance(study, SessionStudy):
-        return phrase("vectors that a program at your site makes")
+        columns = chained((_column(column, imputed=False) for column in study.columns), ", ")
+        return columns or phrase("vectors that a program at your site makes")
     imputed = study.workload.imputed()
-    return chained((_column(column, column in imputed) for column in study.workload.columns), ", ")
+    return chained((_column(column, imputed=column in imputed) for column in study.workload.columns), ", ")
 
 
-def _column(column: Column, imputed: bool) -> str:
+def _column(column: Column, *, imputed: bool) -> str:
     return column_text(column, phrase("missing counts as {centre}", centre=_said(column, column.centre)) if imputed else "")
 
 

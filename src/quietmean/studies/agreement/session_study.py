@@ -15,6 +15,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
+from quietmean.statistics import Column
+from quietmean.statistics.models import MODELS, model_text
 from quietmean.studies.agreement.deadlines import for_quorum, minimum_of, parties_that_could
 from quietmean.studies.agreement.joint_terms import JointTerms
 from quietmean.studies.agreement.session_terms import SessionTerms
@@ -60,6 +62,17 @@ class SessionStudy(JointTerms):
         if set(raw) != {TABLE} or not isinstance(raw[TABLE], Mapping):
             raise InputError(f"{source} must have one table, [{TABLE}], and nothing else. Correct it.")
         return cls.parse(raw[TABLE])
+
+    @property
+    def model(self) -> str:
+        """The question that it answers where it fits a model by rounds; "" where a program makes its vectors."""
+        asked = {**self.purpose, "kind": self.purpose.get("model"), "rounds": self.rounds}
+        return model_text(asked) if self.purpose.get("kind") == MODEL and asked["kind"] in MODELS else ""
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of its model; none where a program makes its vectors."""
+        return [Column.model_validate(column) for column in self.purpose.get("columns", ())] if self.model else []
 
     def tables(self) -> dict[str, Any]:
         """The tables of its session file in plain data, with every default: what :meth:`from_tables` reads."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,6 +52,8 @@ from quietmean.studies.outcome.influence import StudyInfluence
 _REACHED = 2
 _PROPOSED = f"{LOW} and {HIGH} are proposed. {OUTSIDE} is the part of all values that lies outside of them."
 _WITHOUT_NOISE = "What is true here is what a look without noise would propose, and leave out."
+# How wide a line is at most.
+_COLUMNS = 80
 # So many terms of one statistic have a line.
 _MOST_LINES = 30
 
@@ -327,6 +330,19 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
     ]
 
 
+def screen_of_answers(documents: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """The lines of answers alone, with what is flagged of them; and those of what noise hides, which are marked."""
+    end = Ended({"result": {"statistics": documents}})
+    notes = [flag for document in documents for flag in document["flagged"] if flag["code"] != "not-identified"]
+    lines = [
+        *_table(documents),
+        "",
+        *(line for text in about_intervals(end.terms) for line in indented("", text, 0)),
+        *(line for text in dict.fromkeys(str(flag["message"]) for flag in notes) for line in indented("Note", f"{text}.")),
+    ]
+    return lines, [line for fact in facts_that_hold(ALWAYS, end) if fact.key == "HIDDEN" for line in marked(fact.key, fact.text)]
+
+
 def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a first screen says below its table, each with the word that it begins with: for a notebook."""
     end = Ended(receipt)
@@ -367,7 +383,7 @@ def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for document in documents:
         name, (terms, _) = str(document["name"]), together(terms_of(document))
         if not terms or terms[0].term:
-            rows.append([f"  {name}"])
+            rows += [[line] for line in textwrap.wrap(name, _COLUMNS, initial_indent="  ", subsequent_indent="      ")]
         for term in terms[:_MOST_LINES]:
             label = f"    {term.label}" if term.label else f"  {name}"
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])

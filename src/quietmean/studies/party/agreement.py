@@ -226,22 +226,11 @@ class Agreement(ABC):
         own = [self.own.name, self.own.key]
         return digest({"format": "quietmean-accept-1", "agreement": self.digest, "party": own, "always": always})
 
-    def against_all_others(self, plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
-        """Epsilon of a party in so many executions of a plan if all others collude and nobody leaves; infinite where nothing is
-        left then."""
-        if not plan.protocol.traits.has_transcript:
-            # Only what is guaranteed against every coalition is known.
-            return compose([plan.charge] * rounds).epsilon(delta)
-        everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
-        analysis = plan.execution(Seed.public("contract"), everyone).privacy(delta)
-        others = [other for other in range(plan.target.parties) if other != party]
-        return analysis.epsilon(analysis.against(others).max_mu * math.sqrt(rounds)) if rounds else 0.0
-
     @cached_property
     def everybody_else(self) -> float:
         """Epsilon of this party if all others collude and nobody leaves, of all plans; infinite where nothing is left then."""
         return max(
-            self.against_all_others(plan, min(self.party, plan.target.parties - 1), self.target.delta, self.rounds)
+            against_all_others(plan, min(self.party, plan.target.parties - 1), self.target.delta, self.rounds)
             for plan in self.plans
         )
 
@@ -353,3 +342,15 @@ def relays_of(parties: Sequence[Signatory]) -> list[str]:
     """Hosts and ports of the relays at which parties are called."""
     relays = {party.address for party in parties if isinstance(party.address, RelayAddress)}
     return sorted(format_address((relay.host, relay.port)) for relay in relays)
+
+
+def against_all_others(plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
+    """Epsilon of a party in so many executions of a plan if all others collude and nobody leaves; infinite where nothing is
+    left then."""
+    if not plan.protocol.traits.has_transcript:
+        # Only what is guaranteed against every coalition is known.
+        return compose([plan.charge] * rounds).epsilon(delta)
+    everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+    analysis = plan.execution(Seed.public("contract"), everyone).privacy(delta)
+    others = [other for other in range(plan.target.parties) if other != party]
+    return analysis.epsilon(analysis.against(others).max_mu * math.sqrt(rounds)) if rounds else 0.0

@@ -23,7 +23,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.outcome.feasible import feasible, feasible_sealed
 from quietmean.studies.outcome.influence import coordinate_json, coordinate_text
-from quietmean.studies.party.agreement import Agreement, ContractFact, place_of, signatories
+from quietmean.studies.party.agreement import Agreement, ContractFact, against_all_others, place_of, signatories
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.first_screen import always_facts
 
@@ -109,7 +109,7 @@ class SessionContract(Agreement):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        return (*self.plan.assumptions, STOPPING, OWN_PROGRAM)
+        return assumptions_of(self.plan)
 
     @cached_property
     def influence(self) -> Influence | None:
@@ -122,7 +122,7 @@ class SessionContract(Agreement):
     def _question(self) -> Iterator[ContractFact]:
         study, target = self.study, self.target
         if study.purpose:
-            yield ContractFact("for", canonical_json(study.purpose).decode())
+            yield ContractFact("for", study.model or canonical_json(study.purpose).decode())
         vectors = f"vectors of {count_of(study.dimension, 'coordinate')}, of L2 norm {study.clip:g}"
         yield ContractFact("asks for", f"at most {count_of(study.rounds, 'mean')} of {vectors}")
         protects = f"one {study.unit} over all rounds together; {target.neighbouring.text}"
@@ -164,7 +164,7 @@ class PartOfSession:
     def everybody_else(self, rounds: int) -> float:
         """Epsilon of this party after so many rounds if all others collude and nobody leaves; infinite where nothing is left."""
         party = self.names.index(self.contract.own.name)
-        return self.contract.against_all_others(self.terms.plan, party, self.contract.study.delta, rounds)
+        return against_all_others(self.terms.plan, party, self.contract.study.delta, rounds)
 
     def start_json(self) -> dict[str, Any]:
         """The start for the receipt, of a session that does not wait for all: who was in."""
@@ -172,6 +172,11 @@ class PartOfSession:
             return {}
         start = {"attempt": self.started.attempt, "members": list(self.names), "not_in_at_start": list(self.started.absent)}
         return {"start": start}
+
+
+def assumptions_of(plan: Plan) -> tuple[Assumption, ...]:
+    """What the figures of a session assume whose rounds have this plan."""
+    return (*plan.assumptions, STOPPING, OWN_PROGRAM)
 
 
 def contract_for(name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> Contract | SessionContract:
