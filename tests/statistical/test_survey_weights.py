@@ -88,6 +88,60 @@ RIGHT = {
 }
 
 
+# Of groups, differences and lines, by term: those of ``svyby`` with ``svycontrast``, and ``svyglm``; of margins ``postStratify``.
+MORE: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
+    ("apistrat", "group-means(y, by=high, weight=weight)"): {
+        "no": (633.73491162063, 15.630918530301),
+        "yes": (678.42240563469, 11.974994581262),
+        "difference": (44.68749401406, 19.690762030001),
+    },
+    ("apistrat", "group-means(y, by=high, weight=weight, strata=level)"): {
+        "yes": (678.42240563469, 12.008495551761),
+        "difference": (44.68749401406, 19.668060187593),
+    },
+    ("apiclus1", "group-means(y, by=high, weight=weight, psu=psu)"): {
+        "no": (625.41509433962, 31.620455253896),
+        "difference": (26.400290275762, 18.449331871078),
+    },
+    ("apiclus2", "group-means(y, by=high, weight=weight, psu=psu)"): {"difference": (165.17373125721, 26.229561951469)},
+    ("apiclus2", "group-means(y, by=high, weight=weight, strata=level, psu=psu)"): {
+        "difference": (165.17373125721, 26.370300994881)
+    },
+    ("apistrat", "linear-regression(y ~ total, weight=weight)"): {
+        "(Intercept)": (702.61587717791, 14.772750296409),
+        "total": (-0.067746891032228, 0.015103560715169),
+    },
+    ("apistrat", "linear-regression(y ~ high, weight=weight)"): {"high[yes]": (44.68749401406, 19.690762030001)},
+    ("apiclus1", "linear-regression(y ~ total, weight=weight)"): {"total": (-0.040259620758881, 0.01734503583773)},
+    ("apiclus1", "linear-regression(y ~ total, weight=weight, psu=psu)"): {
+        "(Intercept)": (666.30075043255, 19.156741244866),
+        "total": (-0.040259620758881, 0.019042248378595),
+    },
+    ("apiclus2", "linear-regression(y ~ total, weight=weight, psu=psu)"): {"total": (-0.097379260698433, 0.042897212073064)},
+    ("hospital", "linear-regression(y ~ total, weight=weight)"): {"total": (-0.43688843382741, 0.83609957827115)},
+    ("apistrat", "mean(y, weight=weight, margin=level, totals=1000 2000 3000)"): {"": (639.31166666667, 9.9280803775579)},
+    ("apistrat", "sum(y, weight=weight, margin=level, totals=1000 2000 3000)"): {"": (3835870, 59568.482265347)},
+    ("apistrat", "proportion(high, weight=weight, margin=level, totals=1000 2000 3000)"): {
+        "": (0.46833333333333, 0.042370767816768)
+    },
+    ("apiclus1", "sum(y, weight=weight, psu=psu, margin=level, totals=1000 2000 3000)"): {"": (3780330.9126984, 172431.81299573)},
+    ("apiclus2", "mean(y, weight=weight, psu=psu, margin=level, totals=1000 2000 3000)"): {
+        "": (636.09128659134, 29.960814700199)
+    },
+    ("apiclus2", "proportion(high, weight=weight, psu=psu, margin=level, totals=1000 2000 3000)"): {
+        "": (0.40490594851158, 0.099198741609853)
+    },
+    ("hospital", "mean(y, weight=weight, margin=level, totals=1000 2000 3000)"): {"": (198.10833333333, 28.032875297947)},
+}
+# Statistics, degrees of freedom and p-values of ``svyttest``, of designs that tell these whatever the weights are.
+TESTS = {
+    ("apiclus1", ", psu=psu"): (1.4309618613967, 13, 0.17603859755653),
+    ("apiclus1", ", strata=level, psu=psu"): (1.4705126006848, 31, 0.15150104181275),
+    ("apiclus2", ", psu=psu"): (6.2972355986279, 38, 2.2279523697986e-07),
+    ("apiclus2", ", strata=level, psu=psu"): (6.2636270738538, 66, 3.2250727243726e-08),
+}
+
+
 def records_of(name: str) -> tuple[Columns, Array]:
     """One of the sets, with public bounds."""
     rows = [row for row in ROWS if row["set"] == name]
@@ -121,6 +175,80 @@ def test_without_noise_it_is_what_r_says(name: str, text: str) -> None:
     found, (value, error) = exact_of(workload_of(columns, text), records), RIGHT[name][text]
     assert found.value[0] == pytest.approx(value, rel=1e-10)
     assert of_both(found)[0] == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "text"), MORE)
+def test_groups_lines_and_margins_are_what_r_says(name: str, text: str) -> None:
+    columns, records = records_of(name)
+    found = exact_of(workload_of(columns, text), records)
+    for term, (value, error) in MORE[name, text].items():
+        place = found.terms.index(term)
+        assert found.value[place] == pytest.approx(value, rel=1e-10)
+        assert of_both(found)[place] == pytest.approx(error, rel=1e-9)
+
+
+# Those of ``svyquantile`` with the ends of Woodruff's intervals, from the errors of the quantile itself; ours test each value.
+QUARTILES = {
+    "apistrat": ([565, 668, 756], [(535, 597), (641, 695), (726, 778)]),
+    "apiclus1": ([552, 652, 719], [(529, 585), (628, 677), (709, 745)]),
+    "apiclus2": ([545, 653, 807], [(489, 622), (580, 743), (772, 851)]),
+}
+
+
+@pytest.mark.parametrize("name", QUARTILES)
+def test_quantiles_are_what_r_says(name: str) -> None:
+    columns, records = records_of(name)
+    whole = Columns([Column(name="y", low=0, high=1000, whole=True), *[column for column in columns if column.name != "y"]])
+    found = exact_of(workload_of(whole, "quantiles(y, 0.25 0.5 0.75, bins=1000, weight=weight)"), records)
+    values, ends = QUARTILES[name]
+    assert found.value.tolist() == values
+    assert found.of_population is not None
+    # A tenth of the records' spread, in a set of 126; that of records without weights is further off.
+    np.testing.assert_allclose(found.of_population, ends, atol=60)
+    plain = exact_of(workload_of(whole, "quantiles(y, 0.25 0.5 0.75, bins=1000)"), records)
+    records[:, 3] = 7.0
+    equal = exact_of(workload_of(whole, "quantiles(y, 0.25 0.5 0.75, bins=1000, weight=weight)"), records)
+    assert equal.value.tolist() == plain.value.tolist()
+    assert plain.of_population is not None
+    assert equal.of_population is not None
+    np.testing.assert_allclose(equal.of_population, plain.of_population, rtol=0.08)
+
+
+@pytest.mark.parametrize(("name", "design"), TESTS)
+def test_two_groups_are_compared_as_r_does(name: str, design: str) -> None:
+    columns, records = records_of(name)
+    test = exact_of(workload_of(columns, f"group-means(y, by=high, weight=weight{design})"), records).tests["t-test"]
+    assert (test.statistic, *test.degrees, test.p_value) == pytest.approx(TESTS[name, design], rel=1e-8)
+
+
+@pytest.mark.parametrize("text", ["linear-regression(y ~ total{})", "logistic-regression(high ~ y + total{})"])
+def test_lines_of_equal_weights_are_those_without(text: str) -> None:
+    """And of whole weights those of records that are there as often."""
+    columns, records = records_of("apistrat")
+    records[:, 3] = 7.0
+    plain, weighted = (exact_of(workload_of(columns, text.format(more)), records) for more in ("", ", weight=weight"))
+    np.testing.assert_allclose(weighted.value, plain.value, rtol=1e-9)
+    records[:, 3] = np.arange(len(records)) % 3 + 1
+    often = np.repeat(records, records[:, 3].astype(int), axis=0)
+    plain, weighted = (
+        exact_of(workload_of(columns, text.format(more)), rows) for more, rows in (("", often), (", weight=weight", records))
+    )
+    np.testing.assert_allclose(weighted.value, plain.value, rtol=1e-9)
+
+
+def test_several_covariates_have_the_errors_of_clusters() -> None:
+    """As svyglm(y ~ total + high) has of apiclus1, by its formula."""
+    columns, records = records_of("apiclus1")
+    found = exact_of(workload_of(columns, "linear-regression(y ~ total + high, weight=weight, psu=psu)"), records)
+    kept = records[~np.isnan(records[:, :2]).any(axis=1)]
+    x, y, w = np.column_stack([np.ones(len(kept)), kept[:, 1], kept[:, 4]]), kept[:, 0], kept[:, 3]
+    bread = np.linalg.inv(x.T @ (w[:, None] * x))
+    slopes = bread @ (x.T @ (w * y))
+    scores = x * (w * (y - x @ slopes))[:, None]
+    sums = np.array([scores[kept[:, 5] == place].sum(axis=0) for place in range(len(columns["psu"].levels))])
+    meat = sums.T @ sums * len(sums) / (len(sums) - 1)
+    np.testing.assert_allclose(found.value, slopes, rtol=1e-8)
+    np.testing.assert_allclose(of_both(found), np.sqrt(np.diag(bread @ meat @ bread)), rtol=1e-8)
 
 
 def test_all_levels_and_cells_are_horvitz_and_thompsons() -> None:
@@ -183,7 +311,8 @@ def test_an_engine_groups_by_weights_as_they_are() -> None:
     ("text", "said"),
     [
         ("variance(y, weight=weight)", "has no field 'weight'"),
-        ("quantiles(y, weight=weight)", "has no field 'weight'"),
+        ("cdf(y, weight=weight)", "has no field 'weight'"),
+        ("quantiles(y, weight=weight, psu=psu)", "records drawn one by one"),
         ("mean(y, weight=level)", "'level' has levels and no bounds"),
         ("mean(y, weight=never)", "never has no bounds"),
         ("mean(y, weight=below)", "is a weight, but its lower bound is -1"),
@@ -198,6 +327,16 @@ def test_an_engine_groups_by_weights_as_they_are() -> None:
         ("count(where=y > 3 and high, weight=weight, psu=psu)", "a condition on several columns has no strata"),
         ("mean(y, weight=weight, cluster=level)", "weight and cluster do not go together"),
         ("proportion(level, level=missing, weight=weight)", "asks for what has no value"),
+        ("mean(y, weight=weight, margin=level)", "has one of margin and totals"),
+        ("mean(y, margin=level, totals=1 2 3)", "has a field margin and no weight"),
+        ("mean(y, weight=weight, margin=level, totals=1 2)", "Give 3 numbers > 0, one for each level"),
+        ("mean(y, weight=weight, margin=y, totals=1)", "has the column 'y' twice"),
+        ("mean(y, weight=weight, margin=level, totals=1 2 3, where=high)", "has a condition, and totals are of all"),
+        ("group-means(y, by=high, weight=weight, margin=level, totals=1 2 3)", "compares groups, which have no margin"),
+        ("group-means(y, by=high, weight=weight, strata=high)", "has the column 'high' twice"),
+        ("linear-regression(y ~ total + high, weight=weight)", "weighs several covariates"),
+        ("linear-regression(y ~ total, weight=weight, strata=level)", "takes weight and psu alone"),
+        ("logistic-regression(high ~ y, weight=weight, psu=psu)", "says nothing about a population"),
     ],
 )
 def test_a_weight_that_cannot_be_is_told_in_a_sentence(text: str, said: str) -> None:

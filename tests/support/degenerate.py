@@ -27,7 +27,13 @@ MORE = (
     "proportion(ended)",
     "count(sex, level=missing)",
     "survival(age, smoker, by=sex, entry=weight, bins=12)",
+    "quantiles(weight, 0.25 0.5, bins=12, weight=age)",
     "mean(weight, weight=age, strata=sex)",
+    "sum(weight, weight=age, margin=sex, totals=40 60)",
+    "group-means(chance, by=sex, weight=age)",
+    "linear-regression(weight ~ chance, weight=age)",
+    "linear-regression(weight ~ chance + sex, weight=age, psu=ended)",
+    "logistic-regression(smoker ~ chance, weight=age)",
     "mean(weight, weight=age, strata=sex, psu=ended)",
     "histogram(ended, weight=age, psu=sex)",
 )

@@ -82,7 +82,7 @@ class PairMoments:
 
     @classmethod
     def of(cls, released: Released, feature: Moments, x: Vertex, y: Vertex) -> PairMoments:
-        return cls(released.mean(feature), released.covariance(feature), _readers(feature, x, y))
+        return cls(released.mean(feature), released.covariance(feature), readers_of(feature, x, y))
 
     def means(self) -> dict[tuple[int, int], NDArray[Any]]:
         """The means of all products, as they were released."""
@@ -102,7 +102,7 @@ class PairMoments:
         return lambda points: function({powers: points @ reader / points[:, 0] for powers, reader in self.readers.items()})
 
 
-def _readers(feature: Moments, x: Vertex, y: Vertex) -> dict[tuple[int, int], Array]:
+def readers_of(feature: Moments, x: Vertex, y: Vertex) -> dict[tuple[int, int], Array]:
     """Which quantity is the mean of which powers of both, those of a level being 1 or the level itself."""
     readers = {}
     for first, second in product(range(5), repeat=2):

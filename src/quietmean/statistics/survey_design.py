@@ -31,12 +31,12 @@ from quietmean.statistics.statistic import Feature, Released
 # With fewer records nothing varies that could be seen, and all that they add is taken to.
 _LEAST_DRAWN = 1.5
 # Of half a record: parts of the cap may be small.
-_SMALL = 1e-6
+SMALL = 1e-6
 NOT_SEEN = Flag("design-hidden", "the noise hides which clusters lie in which stratum. Nothing is known of a population")
 
 
 @dataclass(frozen=True)
-class Design:
+class SampleDesign:
     """How records were drawn: one by one from ``strata``, or in clusters ``psu``, or in clusters from strata.
 
     ``population``: how many units, or clusters, there were to draw from, in all or in each stratum.
@@ -82,7 +82,7 @@ class Score:
     own: Feature
     parts: tuple[Part, ...]
     weight: Column
-    design: Design
+    design: SampleDesign
     counts: bool = False
 
     @property
@@ -108,6 +108,28 @@ class Score:
                 by = column if by is None else Crossed(column, by)
             return replace(self.own, by=by)
         raise InputError("a condition on several columns has no strata and no psu. Leave them out.")
+
+    def calibrated(self, margin: Column, totals: tuple[float, ...]) -> Score:
+        """The term after stratification: each record's weight times the public total of its level over the sum of weights there.
+
+        Raises :class:`InputError` where the quantities have no groups.
+        """
+        if isinstance(self.own, CellIndicators):
+            own: Feature = CellIndicators((Axis(margin), *self.own.axes))
+        elif isinstance(self.own, ColumnBlock) and self.own.by is None:
+            own = replace(self.own, by=margin)
+        else:
+            raise InputError("what is counted has no margin. Leave margin and totals out.")
+        ((_, top, bottom),) = self.padded
+        adds_up, size = self.parts[0][2] is None, self.own.size
+        below = self.own.complete if adds_up else bottom
+        parts = []
+        for level, total in enumerate(totals):
+            both = np.zeros((2, own.size))
+            both[:, level * size : (level + 1) * size] = top, below
+            parts.append((total if adds_up else total / math.fsum(totals), both[0], both[1]))
+        ends = tuple(end * (math.fsum(totals) if adds_up else 1.0) for end in self.ends)
+        return replace(self, own=own, parts=tuple(parts), ends=(ends[0], ends[1]))
 
     @property
     def _begins(self) -> Ints:
@@ -171,24 +193,25 @@ class Drawn:
     records: float
 
     @property
-    def design(self) -> Design:
+    def design(self) -> SampleDesign:
         return self.score.design
 
     @cached_property
     def known(self) -> tuple[Array, Array]:
         """The sums by which :attr:`Score.read` says, then parts of records in groups; and the covariance of their noise."""
-        sizes, groups = self.design.sizes, math.prod(self.design.shape)
+        sizes = self.design.sizes
         features = [self.score.feature, self.score.divided, *sizes]
-        reads = [*self.score.read, *(self._of_sizes(feature, groups) for feature in sizes)]
+        reads = [*self.score.read, *(self._of_sizes(feature) for feature in sizes)]
         places = np.concatenate([self.released.places[feature] for feature in features])
         rows: Array = np.asarray(linalg.block_diag(*reads), dtype=np.float64)
         return rows @ self.released.quantities[places], rows @ self.released.covariance_at(places, places) @ rows.T
 
-    def _of_sizes(self, feature: Feature, groups: int) -> Array:
+    def _of_sizes(self, feature: Feature) -> Array:
         strata, clusters = self.design.shape
         more = int(self.design.clustered)
         places = (np.arange(strata)[:, None] * (clusters + more) + np.arange(clusters)).ravel()
-        return np.eye(feature.size)[places]
+        rows: Array = np.eye(feature.size)[places]
+        return rows
 
     @cached_property
     def _seen(self) -> tuple[Array, Mask]:
@@ -219,7 +242,7 @@ class Drawn:
         """Which part of each stratum was not drawn, (strata,); 1 where it is not known of how many."""
         if self.design.population is None:
             return np.ones(self.design.shape[0])
-        return np.maximum(1 - np.nan_to_num(self.drawn) / np.array(self.design.population), 0.0)
+        return np.asarray(np.maximum(1 - np.nan_to_num(self.drawn) / np.array(self.design.population), 0.0))
 
     def _by_part(self, sums: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Sums (points, kinds) as those of each part, (points, parts, kinds), and of each group, (..., kinds, groups)."""
@@ -236,6 +259,8 @@ class Drawn:
         own, whole = each, np.zeros(len(sums))
         for place, (factor, _, bottom) in enumerate(self.score.parts):
             total, group = every[:, place], by_group[:, place]
+            value: Any
+            size: Any
             if bottom is None:
                 value, size = 0.0 * total[:, :1], factor * number * cap
             else:
@@ -327,7 +352,7 @@ class Drawn:
             at = place * kinds
             error = math.sqrt(max(float(noise[at + 1, at + 1]), 0.0))
             # The least sum of parts of the cap that is more than rounding is small where the cap is far above most weights.
-            if below * number <= least_count(LEAST_PRESENT, error * number, self.released.least * _SMALL):
+            if below * number <= least_count(LEAST_PRESENT, error * number, self.released.least * SMALL):
                 return Estimate.unknown(term, ends), [replace(NOTHING_PRESENT, terms=(term,))], math.inf
             value += factor * top / below
             slopes[at : at + 2] = factor / below, -factor * top / below**2

@@ -21,7 +21,7 @@ from quietmean.statistics.features.presence import AnyPresent
 from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.influence_bounds import TermReading
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.survey_design import Design, Part, Score, estimates_of
+from quietmean.statistics.survey_design import Part, SampleDesign, Score, estimates_of
 
 METHOD = "weighted by design, with replacement; linearised variance with the noise"
 # Parts of the budget of what an estimate reads, of what its variance does, and of the sizes of strata.
@@ -39,9 +39,14 @@ class Weighable(Statistic, ABC):
         None, "the public numbers of units to draw from: of all, of each stratum, or of clusters", "population"
     )
 
+    margin: str | None = parameter(None, help="the column whose levels have known sizes, to which weights are calibrated")
+    totals: tuple[float, ...] | None = numbers_field(
+        None, "the public numbers of units that have each level of the margin", "totals"
+    )
+
     def weight_column(self, columns: Columns) -> Column | None:
         """The column of weights; None where all records count alike. Raises :class:`InputError` for one that is none."""
-        design = {"strata": self.strata, "psu": self.psu, "population": self.population}
+        design = {name: getattr(self, name) for name in ("strata", "psu", "population", "margin", "totals")}
         if self.weight is None:
             for name in (name for name, value in design.items() if value is not None):
                 raise InputError(f"{self.text} has a field {name} and no weight. Name the column of weights, as in weight=w.")
@@ -54,22 +59,35 @@ class Weighable(Statistic, ABC):
         if column.low != 0:
             raise InputError(f"column {column.name!r} is a weight, but its lower bound is {column.low:g}. Declare it from 0 on.")
         self._require_design(columns)
+        self._require_margin(columns)
         return column
+
+    def _require_margin(self, columns: Columns) -> None:
+        if self.margin is None and self.totals is None:
+            return
+        if self.margin is None or self.totals is None:
+            raise InputError(f"{self.text} has one of margin and totals. Give both, as in margin=sex, totals=4900 5100.")
+        levels = columns.category(self.margin).categories
+        if len(self.totals) != len(levels) or min(self.totals) <= 0:
+            raise InputError(f"{self.text} has totals that do not fit. Give {len(levels)} numbers > 0, one for each level.")
+        if self.where:
+            raise InputError(f"{self.text} has a condition, and totals are of all. Leave where or margin out.")
 
     def _require_design(self, columns: Columns) -> None:
         used = [getattr(self, name, None) for name in (*self.by_place, "by")]
-        for named in (self.strata, self.psu):
-            if named is not None and named in (*used, self.strata if named is not self.strata else None):
+        for named in (self.strata, self.psu, self.margin):
+            used.append(named)
+            if named is not None and used.count(named) > 1:
                 raise InputError(f"{self.text} has the column {named!r} twice. Name another one for the design.")
         count = 1 if self.strata is None else len(columns.category(self.strata).categories)
         if self.population is not None and (len(self.population) != count or min(self.population) <= 0):
             many = f"{count} numbers > 0, one for each stratum" if count > 1 else "one number > 0"
             raise InputError(f"{self.text} has a population that does not fit. Give {many}.")
 
-    def design(self, columns: Columns) -> Design:
+    def design(self, columns: Columns) -> SampleDesign:
         """How records were drawn."""
         strata, psu = (None if name is None else columns.category(name) for name in (self.strata, self.psu))
-        return Design(strata, psu, self.population)
+        return SampleDesign(strata, psu, self.population)
 
     def weighted_features(self, columns: Columns, weight: Column) -> tuple[Feature, ...]:
         """What is released instead of the features: what the estimate reads, and with a design what its variance does.
@@ -110,7 +128,10 @@ class Weighable(Statistic, ABC):
 
     def scores(self, columns: Columns, weight: Column) -> list[Score]:
         """Its terms, those that one sum or ratio tells first."""
-        return [_score(reading, weight, self.design(columns)) for reading in self._weighable(columns)]
+        scores = [_score(reading, weight, self.design(columns)) for reading in self._weighable(columns)]
+        if self.margin is None or self.totals is None:
+            return scores
+        return [score.calibrated(columns.category(self.margin), self.totals) for score in scores]
 
     def decode_weighted(self, released: Released, columns: Columns, weight: Column, records: float) -> Estimates:
         """The estimates of weighted records; ``records``: how many there are with those that a condition leaves out, NaN where
@@ -119,7 +140,7 @@ class Weighable(Statistic, ABC):
         return Estimates.of(rows, flags=flags, method=METHOD)
 
 
-def _score(reading: TermReading, weight: Column, design: Design) -> Score:
+def _score(reading: TermReading, weight: Column, design: SampleDesign) -> Score:
     part: Part = (1.0, reading.top, reading.bottom)
     own, ends, counts = _plain(reading.feature), reading.ends, not isinstance(reading.feature, ColumnBlock)
     if reading.adds_up and isinstance(own, ColumnBlock) and not counts:

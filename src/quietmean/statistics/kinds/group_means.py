@@ -8,7 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from quietmean.core.column_blocks import BLOCK_SIZE
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.compared import difference_of
@@ -22,15 +24,19 @@ from quietmean.statistics.influence_bounds import Around, MovedMoments
 from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Feature, Released
+from quietmean.statistics.survey_design import Part, Score, estimates_of
 from quietmean.statistics.two_samples import COHEN_D, SMD, difference_of_means
+from quietmean.statistics.weights import METHOD as METHOD_OF_WEIGHTS
+from quietmean.statistics.weights import Weighable
 
 DIFFERENCE = "difference"
+DESIGN_T = "design-based t test"
 WELCH_T, WELCH_ANOVA = "Welch's t test", "Welch's analysis of variance"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class GroupMeans(Statistic):
+class GroupMeans(Weighable):
     """The mean of a column in each group, and of two groups the ``difference`` (second minus first) and the same
     standardised: ``smd`` over the root of the mean of both variances, ``cohen-d`` over that of the pooled one.
 
@@ -78,7 +84,7 @@ class GroupMeans(Statistic):
         return difference_of(columns.category(self.by), DIFFERENCE, SMD, COHEN_D)
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:
-        if self.cluster is not None:
+        if self.cluster is not None or self.weight is not None:
             return {}
         block, groups = self._block(columns), columns.category(self.by).categories
         half, own = block.column.width / 2, [moved_block(around, block, index) for index in range(len(groups))]
@@ -121,6 +127,36 @@ class GroupMeans(Statistic):
             headline=(DIFFERENCE,) if len(groups) == 2 else (),
             reason=PARTIES if parties else "",
             method="ratios of noisy means; Welch",
+        )
+
+    def scores(self, columns: Columns, weight: Column) -> list[Score]:
+        """The means, and of two groups their difference. Raises :class:`InputError` for a margin, which is of all records."""
+        if self.margin is not None:
+            raise InputError(f"{self.text} compares groups, which have no margin. Leave margin and totals out.")
+        column, by = columns.number(self.column), columns.category(self.by)
+        block, design = ColumnBlock(column, by), self.design(columns)
+
+        def part(group: int, factor: float) -> Part:
+            present, values = np.eye(block.size)[BLOCK_SIZE * group : BLOCK_SIZE * group + 2]
+            return factor, column.centre * present + column.width / 2 * values, present
+
+        limits = (column.low, column.high)
+        scores = [Score(group, limits, block, (part(place, 1.0),), weight, design) for place, group in enumerate(by.categories)]
+        if len(by.categories) == 2:
+            apart = (-column.width, column.width)
+            scores.append(Score(DIFFERENCE, apart, block, (part(1, 1.0), part(0, -1.0)), weight, design))
+        return scores
+
+    def decode_weighted(self, released: Released, columns: Columns, weight: Column, records: float) -> Estimates:
+        rows, flags, degrees = estimates_of(released, self.scores(columns, weight), records)
+        compares = rows[-1].term == DIFFERENCE
+        tests: dict[str, HypothesisTest] = {}
+        if compares and rows[-1].known and math.isfinite(rows[-1].error):
+            # As of a slope, beside an intercept.
+            freedom = max(degrees[-1] - 1, 1.0)
+            tests["t-test"] = t_test(rows[-1].value, rows[-1].error, freedom, DESIGN_T, rows[-1].noise)
+        return Estimates.of(
+            rows, flags=tuple(flags), tests=tests, headline=(DIFFERENCE,) if compares else (), method=METHOD_OF_WEIGHTS
         )
 
     def _of_sites(self, released: Released, block: ColumnBlock, groups: tuple[str, ...], sites: tuple[str, ...]) -> Estimates:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression, moments_of, moved_products
 from quietmean.statistics.delta_method import SmoothTerm, levels_stay
 from quietmean.statistics.estimate import (
@@ -35,10 +36,16 @@ from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.names import split
 from quietmean.statistics.paired_columns import PairMoments, of_line
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Released
+from quietmean.statistics.statistic import Feature, Released
+from quietmean.statistics.survey_design import Score
 from quietmean.statistics.tails import tails
+from quietmean.statistics.weighted_lines import WeightedMoments
+from quietmean.statistics.weights import Weighable
 
 INTERCEPT = "(Intercept)"
+_BY_DESIGN = "weighted by design, with replacement"
+# What a summary says of records that count alike.
+_OF_RECORDS = ("records", "df", "adjusted_r_squared")
 # Noise deviations of a product that the least eigenvalue of the covariates' covariance must have; a smaller one is raised.
 _LEAST_EIGENVALUE, _FLOOR = 4.0, 0.5
 _NO_VARIANCE = 1e-12
@@ -49,13 +56,13 @@ _OF_NO_ACCOUNT = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LinearRegression(Regression):
+class LinearRegression(Weighable, Regression):
     """Least squares of an outcome on columns, ``bmi ~ age + sex``, over the records that have all of them.
 
     A column with levels has a term ``sex[m]`` for each level but the first; a level that so few
     have that the noise hides it is left out. Intervals assume errors of the same variance for all
     records; with ``robust``, of one covariate, none. Noise in the covariates is counted in the errors, and its own part is
-    subtracted from their variances.
+    subtracted from their variances. With ``weight``, errors are by design: of one covariate, or of any with clusters ``psu``.
     """
 
     name = "linear-regression"
@@ -98,6 +105,8 @@ class LinearRegression(Regression):
         return moments_of((*covariates, outcome), heavy=outcome, robust=self.robust)
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        if self.weight is not None:
+            return {}
         outcome, covariates = self._sides(columns)
         moments = self._moments(columns)
         if not levels_stay(around, moments, covariates):
@@ -111,20 +120,53 @@ class LinearRegression(Regression):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         outcome, covariates = self._sides(columns)
+        moments, errors = self._moments(columns), _of_model
+        if moments.higher:
+            errors = partial(_robust, PairMoments.of(released, moments, covariates[0], outcome), covariates[0], outcome)
+        return self._decode(released, columns, errors)
+
+    def _decode(self, released: Released, columns: Columns, errors: _Errors, effective: float | None = None) -> Estimates:
+        """The estimates; ``effective``: as how many records of equal weights these tell, by default how many there are."""
+        outcome, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
         levels = self._known(released, columns)
         centred = self._centred(released, columns, levels.covariates)
-        # Noise may count more records than there are.
-        if centred is None or min(centred.records, released.records) <= len(terms):
+        if centred is not None:
+            # Noise may count more records than there are.
+            number = min(centred.records, released.records) if effective is None else effective
+            centred = replace(centred, records=number)
+        if centred is None or centred.records <= len(terms):
             return _unknown(terms, TOO_FEW_COMPLETE)
         if not levels.covariates:
             return levels.completed(_unknown(terms, COVARIATES_HIDDEN), terms)
-        centred = replace(centred, records=min(centred.records, released.records))
         kept = (INTERCEPT, *(vertex.name for vertex in levels.covariates))
-        moments = self._moments(columns)
-        pair = PairMoments.of(released, moments, covariates[0], outcome) if moments.higher else None
-        fitted = _fit(centred, outcome, levels.covariates, kept, pair, columns.unit == PrivacyUnit.PARTY)
+        fitted = _fit(centred, outcome, levels.covariates, kept, errors, columns.unit == PrivacyUnit.PARTY)
         return replace(levels.completed(fitted, terms), headline=terms[1:])
+
+    def _weighted(self, columns: Columns, weight: Column) -> WeightedMoments:
+        """What is released of weighted records. Raises :class:`InputError` for a design by which errors cannot be known."""
+        outcome, covariates = self._sides(columns)
+        if self.strata is not None or self.margin is not None or self.population is not None:
+            raise InputError(f"{self.text} is a regression, which takes weight and psu alone. Leave the rest of the design out.")
+        if self.psu is None and len(covariates) > 1:
+            raise InputError(
+                f"{self.text} weighs several covariates, whose errors need clusters. Name them, as in psu=site, or keep one."
+            )
+        psu = None if self.psu is None else columns.category(self.psu)
+        return WeightedMoments(moments_of((*covariates, outcome), heavy=outcome, robust=psu is None), weight, psu, psu is None)
+
+    def weighted_features(self, columns: Columns, weight: Column) -> tuple[Feature, ...]:
+        return self._weighted(columns, weight).features
+
+    def scores(self, columns: Columns, weight: Column) -> list[Score]:
+        return []
+
+    def decode_weighted(self, released: Released, columns: Columns, weight: Column, records: float) -> Estimates:
+        weighted, (outcome, covariates) = self._weighted(columns, weight), self._sides(columns)
+        errors = partial(_by_design, weighted, released, (covariates[0], outcome), records)
+        plain = replace(self, weight=None, psu=None, robust=weighted.psu is None)
+        found = plain._decode(weighted.seen(released), columns, errors, weighted.effective(released))
+        return replace(found, summary={name: value for name, value in found.summary.items() if name not in _OF_RECORDS})
 
 
 def _looks_of_one(formula: str) -> bool:
@@ -138,7 +180,7 @@ def _fit(
     outcome: Vertex,
     covariates: tuple[Vertex, ...],
     terms: tuple[str, ...],
-    pair: PairMoments | None,
+    errors: _Errors,
     parties: bool,
 ) -> Estimates:
     count = len(covariates)
@@ -177,10 +219,7 @@ def _fit(
         "records": centred.records,
     }
     # Of one covariate no covariance of slopes is asked for, and errors may be robust.
-    if pair is None or pulled:
-        sampled = _of_model(sampling, noise, degrees)
-    else:
-        sampled = _robust(pair, covariates[0], outcome, sampling, noise, degrees)
+    sampled = (_of_model if pulled else errors)(change @ gradients, sampling, noise, degrees)
     return _estimates(terms, values, noise, sampled, flags, summary, parties)
 
 
@@ -194,13 +233,39 @@ class _Sampled:
     method: str
 
 
-def _of_model(sampling: Array, noise: Array, degrees: float) -> _Sampled:
+# From the gradients of the estimates by the quantities, (k + 1, q), the model's covariance of sampling, that of the noise, both
+# (k + 1, k + 1), and the degrees of freedom.
+_Errors = Callable[[Array, Array, Array, float], _Sampled]
+
+
+def _of_model(gradients: Array, sampling: Array, noise: Array, degrees: float) -> _Sampled:
     pairs = zip(np.maximum(np.diag(noise), 0.0).tolist(), np.diag(sampling).tolist(), strict=True)
     freedom = [degrees_of_freedom(one, two, degrees) for one, two in pairs]
     return _Sampled(sampling, freedom, degrees, "model-based: errors of constant variance")
 
 
-def _robust(pair: PairMoments, covariate: Vertex, outcome: Vertex, model: Array, noise: Array, degrees: float) -> _Sampled:
+def _by_design(
+    weighted: WeightedMoments,
+    released: Released,
+    pair: tuple[Vertex, Vertex],
+    records: float,
+    *known: Any,
+) -> _Sampled:
+    """Variances of weighted records, or of the clusters that were drawn, in the columns' units; ``known``: as of any errors."""
+    gradients, model, noise, degrees = known
+    own = np.maximum(np.diag(noise), 0.0)
+    if weighted.psu is not None:
+        variances, freedom = weighted.of_clusters(released, gradients, own)
+        return _Sampled(np.diag(variances), freedom, min(freedom), _BY_DESIGN)
+    number = records if records > 1 else degrees
+    drawn = weighted.of_records(released, gradients, pair, number).shrink_towards(np.diag(model))
+    freedom = drawn.degrees(own, degrees).tolist()
+    return _Sampled(np.diag(np.maximum(drawn.variances, 0.0)), freedom, freedom[-1], _BY_DESIGN)
+
+
+def _robust(
+    pair: PairMoments, covariate: Vertex, outcome: Vertex, gradients: Array, model: Array, noise: Array, degrees: float
+) -> _Sampled:
     """Robust variances of intercept and slope, in the columns' units (HC1)."""
     units = np.array([outcome.half, outcome.half / covariate.half]) ** 2
     own = pair.sampling(of_line(-covariate.centre / covariate.half)).times(units / degrees).shrink_towards(np.diag(model))

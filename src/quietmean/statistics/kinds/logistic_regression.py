@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.errors import InputError
 from quietmean.core.lazy import special
 from quietmean.core.readable import some_of
 from quietmean.core.schema import parameter
-from quietmean.statistics.columns import YES, Columns
+from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression
 from quietmean.statistics.delta_method import numerical_slopes
 from quietmean.statistics.estimate import (
@@ -30,8 +31,11 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Released
+from quietmean.statistics.statistic import Feature, Released
+from quietmean.statistics.survey_design import Score
 from quietmean.statistics.tails import tails
+from quietmean.statistics.weighted_lines import WeightedMoments
+from quietmean.statistics.weights import Weighable
 
 AUC = "auc"
 REASON = (
@@ -50,7 +54,7 @@ _APART = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LogisticRegression(Regression):
+class LogisticRegression(Weighable, Regression):
     """Log odds of a boolean outcome on columns, ``smoker ~ age + bmi``, over the records that have all of them: a risk score from
     one release.
 
@@ -85,12 +89,29 @@ class LogisticRegression(Regression):
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         return Vertex(columns.boolean(name, "is the outcome of a logistic regression"), YES)
 
+    def _weighted(self, columns: Columns, weight: Column) -> WeightedMoments:
+        """What is released of weighted records. Raises :class:`InputError` for a design, which no error here counts."""
+        if any(each is not None for each in (self.psu, self.strata, self.margin, self.population)):
+            raise InputError(f"{self.text} says nothing about a population. Leave out all but weight.")
+        return WeightedMoments(self._moments(columns), weight, None, squares=False)
+
+    def weighted_features(self, columns: Columns, weight: Column) -> tuple[Feature, ...]:
+        return self._weighted(columns, weight).features
+
+    def scores(self, columns: Columns, weight: Column) -> list[Score]:
+        return []
+
+    def decode_weighted(self, released: Released, columns: Columns, weight: Column, records: float) -> Estimates:
+        found = replace(self, weight=None).decode(self._weighted(columns, weight).seen(released), columns)
+        return replace(found, summary={name: value for name, value in found.summary.items() if name != "records"})
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         _, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
         levels = self._known(released, columns)
         centred = self._centred(released, columns, levels.covariates)
-        if centred is None or centred.records <= len(terms):
+        # As many records, or where they have weights as many parts of the cap that are more than rounding.
+        if centred is None or centred.records <= 2 * released.least * len(terms):
             return _unknown(terms, TOO_FEW_COMPLETE)
         mean, error = (
             float(centred.means[-1]),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,11 +18,14 @@ from quietmean.statistics.estimate import Estimate, Flag, least_count
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.features.block import LEAST_PRESENT
+from quietmean.statistics.features.weighted import Weighted
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
 from quietmean.statistics.influence_bounds import Around, TermReading
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.survey_design import SMALL, Score
 from quietmean.statistics.tails import tails
+from quietmean.statistics.weights import Weighable
 
 # Bins finer than noise and sampling resolve; they need hardly more noise than few bins would.
 USUAL_BINS = 1024
@@ -55,10 +58,14 @@ class Cumulative:
         return variances
 
 
-def cumulative(released: Released, feature: PrefixTable, group: int = 0) -> Cumulative | None:
-    """What a prefix table says of one of its groups, or None where noise hides whether anything is present there."""
+def cumulative(released: Released, feature: PrefixTable, group: int = 0, within: Weighted | None = None) -> Cumulative | None:
+    """What a prefix table says of one of its groups, or None where noise hides whether anything is present there.
+
+    ``within``: the weighted feature whose first quantities these are; by default it is released by itself.
+    """
     own = slice(group * feature.cells, (group + 1) * feature.cells)
-    cells, covariance = released.mean(feature)[own], released.covariance(feature)[own, own]
+    whole: Feature = feature if within is None else within
+    cells, covariance = released.mean(whole)[own], released.covariance(whole)[own, own]
     # What is missing has the last cell.
     present, total = float(cells[:-1].sum()), max(float(covariance[:-1, :-1].sum()), 0.0)
     if present * released.weight <= least_count(LEAST_PRESENT, math.sqrt(total) * released.weight, released.least):
@@ -77,11 +84,18 @@ def prefix_table(
 
 
 def quantile_rows(
-    distribution: Cumulative, probabilities: Sequence[float], by_record: float
+    distribution: Cumulative, probabilities: Sequence[float], sampling: float | Callable[[float], Array]
 ) -> list[tuple[Estimate, tuple[Flag, ...]]]:
-    """Each quantile with its flags. ``by_record``: 1 over the weight of all records, or 0 where nothing is sampled."""
+    """Each quantile with its flags.
+
+    ``sampling``: 1 over the weight of all records, or 0 where nothing is sampled; or for a probability the variances of the sums
+    up to each edge less the probability times that of all, (edges,).
+    """
     smooth = np.clip(optimize.isotonic_regression(distribution.parts).x / distribution.present, 0.0, 1.0)
-    return [_quantile(distribution, smooth, probability, by_record) for probability in probabilities]
+    drawn = [
+        sampling(part) if callable(sampling) else part * (1 - part) * distribution.present * sampling for part in probabilities
+    ]
+    return [_quantile(distribution, smooth, *each) for each in zip(probabilities, drawn, strict=True)]
 
 
 def moved_quantiles(around: Around, feature: PrefixTable, probabilities: Sequence[float], group: int = 0) -> list[float]:
@@ -108,7 +122,7 @@ def moved_quantiles(around: Around, feature: PrefixTable, probabilities: Sequenc
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Quantiles(Statistic):
+class Quantiles(Weighable):
     """Quantiles of the present values of a column, linear inside bins; of whole numbers the first that reaches the probability.
 
     Intervals hold all values that a test of the probability at them does not reject (Woodruff, JASA 47, 1952), wherever in their
@@ -144,8 +158,43 @@ class Quantiles(Statistic):
         return estimates.terms if column.name == self.column else ()
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        if self.weight is not None:
+            return {}
         moved = moved_quantiles(around, self._table(columns), self.probabilities)
         return {f"{probability:g}": most for probability, most in zip(self.probabilities, moved, strict=True)}
+
+    def weighted_features(self, columns: Columns, weight: Column) -> tuple[Feature, ...]:
+        if any(each is not None for each in (self.strata, self.psu, self.population, self.margin)):
+            raise InputError(f"{self.text} is of records drawn one by one. Leave out all of the design but weight.")
+        self.features(columns)
+        return (Weighted(self._table(columns), weight),)
+
+    def scores(self, columns: Columns, weight: Column) -> list[Score]:
+        return []
+
+    def decode_weighted(self, released: Released, columns: Columns, weight: Column, records: float) -> Estimates:
+        table, column = self._table(columns), columns[self.column]
+        whole = Weighted(table, weight)
+        distribution = cumulative(replace(released, least=released.least * SMALL), table, within=whole)
+        if distribution is None:
+            limits = {f"{probability:g}": (column.low, column.high) for probability in self.probabilities}
+            return Estimates.nothing_present(f"column {column.name!r}", limits, self._headline)
+        squares = released.mean(whole)[table.size :]
+        up_to, every = squares.cumsum()[: len(table.axis.edges)], float(squares[:-1].sum())
+        number = records if records > 1 else released.weight
+
+        def sampling(probability: float) -> Array:
+            # Of n / (n - 1) times the squares of u (1 - p) up to the edge and of u p above it, over n squared.
+            squared = (1 - probability) ** 2 * up_to + probability**2 * (every - up_to)
+            return np.asarray(np.maximum(squared, 0.0) / max(number - 1, 1.0))
+
+        quantiles = quantile_rows(distribution, self.probabilities, sampling)
+        return Estimates.of(
+            [row for row, _ in quantiles],
+            headline=self._headline,
+            flags=tuple(flag for _, flags in quantiles for flag in flags),
+            method="weighted sums up to each bin with noise; Woodruff's interval, out to the ends of its bins",
+        )
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column, distribution = columns[self.column], cumulative(released, self._table(columns))
@@ -164,17 +213,14 @@ class Quantiles(Statistic):
         )
 
 
-def _quantile(distribution: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Estimate, tuple[Flag, ...]]:
-    """The estimate of one quantile.
-
-    ``by_record``: the variance of sampling is probability (1 - probability) present times that.
-    """
+def _quantile(
+    distribution: Cumulative, smooth: Array, probability: float, sampling: Array | float
+) -> tuple[Estimate, tuple[Flag, ...]]:
+    """The estimate of one quantile; ``sampling``: the variance of the sums less the probability times all."""
     column = distribution.axis.column
     low, high, value = _bin_of(distribution.axis, smooth, probability)
     noise, of_noise, _ = _interval(distribution, probability, 0.0)
-    error, of_both, flags = _interval(
-        distribution, probability, probability * (1 - probability) * distribution.present * by_record
-    )
+    error, of_both, flags = _interval(distribution, probability, sampling)
     # The bin of the estimate, whose cumulative parts are made to rise, is within them but for chance.
     of_noise, of_both = ((min(one, low), max(other, high)) for one, other in (of_noise, of_both))
     limits, resolution = (column.low, column.high), (value - low, high - value)
@@ -207,7 +253,7 @@ def _values(axis: Axis, bin_index: int) -> tuple[float, float]:
 
 
 def _interval(
-    distribution: Cumulative, probability: float, sampling: float
+    distribution: Cumulative, probability: float, sampling: Array | float
 ) -> tuple[float, tuple[float, float], tuple[Flag, ...]]:
     """All values where ``probability`` is not rejected, wherever in a bin they are; beyond the edges is flagged.
 
@@ -215,7 +261,7 @@ def _interval(
     """
     distance = distribution.parts - probability * distribution.present
     noise = distribution.noise(probability)
-    quantile = tails().quantile(float(noise.max()), sampling)
+    quantile = tails().quantile(float(noise.max()), float(np.max(sampling)))
     reach = quantile * np.sqrt(noise + sampling)
     edges, column, last = distribution.edges, distribution.axis.column, len(distribution.parts) - 1
     reached, left = np.nonzero(distance + reach >= 0)[0], np.nonzero(distance - reach <= 0)[0]
