@@ -12,11 +12,12 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
-from quietmean.core.noise_law import NoiseKind, NoiseLaw
+from quietmean.core.noise_law import NoiseKind
 from quietmean.core.party import NoiseGroup, PartyId, Vector
 from quietmean.core.schema import OPEN, Configured, is_kind, parameter, wrong_field
 from quietmean.graphs import Schedule
 from quietmean.protocols.mechanism import Releases
+from quietmean.protocols.noise_shares import NoiseInShares, l1_field, rounded_field
 from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, BallotRules
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import unit_cube
@@ -53,7 +54,7 @@ def _write_parties(value: tuple[int, ...] | None) -> list[int] | None:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PackedSharingParameters(Configured):
+class PackedSharingParameters(NoiseInShares, Configured):
     """n parties deal their noisy values to m ``members``; of the parties ``colluding`` (c), of the members
     ``colluding_members`` (c_m) collude at most.
 
@@ -105,15 +106,8 @@ class PackedSharingParameters(Configured):
         choices=tuple(NoiseKind),
         written=lambda protocol: protocol.noise != NoiseKind.GAUSSIAN,
     )
-    l1: float | None = parameter(
-        None, help="L1 change of a value that Laplace noise hides, before rounding", above=0, remedy=_POSITIVE
-    )
-    rounded: int | None = parameter(
-        None,
-        help="coordinates of all parties that rounding may change by a step more; by default one vector's",
-        at_least=0,
-        remedy="choose 0 or more",
-    )
+    l1: float | None = l1_field()
+    rounded: int | None = rounded_field(0)
     region: str = parameter(
         help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL, ANY)
     )
@@ -187,23 +181,13 @@ class PackedSharingParameters(Configured):
         return self.dimension if self.rounded is None else self.rounded
 
     @property
-    def scale(self) -> float:
-        """The noise of one party in steps: standard deviation, or scale of the Laplace noise that it is a share of."""
-        return self.sigma / self.step
+    def grid(self) -> float:
+        return self.step
 
     @property
     def shares(self) -> int:
-        """k, how many shares are Laplace noise: the least honest inputs of a sum. 0 for Gaussian noise."""
+        # The least honest inputs of a sum.
         return self.minimum - self.colluding if self.noise == NoiseKind.LAPLACE else 0
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of one party's noise, in the units of the values."""
-        return self.step * math.sqrt(laplace_shares.variance(self.scale, self.shares)) if self.shares else self.sigma
-
-    def law(self, inputs: int) -> NoiseLaw | None:
-        """The law of the noise in a coordinate of a sum of so many ``inputs``; None where it is Gaussian."""
-        return NoiseLaw(NoiseKind.LAPLACE, self.sigma, inputs / self.shares, self.step) if self.shares else None
 
     @property
     def blocks(self) -> int:

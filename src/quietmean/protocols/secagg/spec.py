@@ -10,17 +10,18 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
-from quietmean.core.noise_law import NoiseKind, NoiseLaw
+from quietmean.core.noise_law import NoiseKind
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN, Configured, parameter
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols.discrete import clip_to_ball, round_at_random, round_conditionally
+from quietmean.protocols.noise_shares import NoiseInShares, l1_field, rounded_field
 from quietmean.protocols.secagg.keys import Words
 from quietmean.protocols.traits import check_weight
 from quietmean.randomness import BitStream, Seed, laplace_shares
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, discrete_gaussian
 
-DISCRETE_GAUSSIAN, LAPLACE, NO_NOISE = "discrete-gaussian", "laplace", "none"
+DISCRETE_GAUSSIAN, LAPLACE, NO_NOISE = "discrete-gaussian", NoiseKind.LAPLACE.value, "none"
 CONDITIONAL, INDEPENDENT = "conditional", "independent"
 # Integers are held in 64 bits before they are reduced modulo 2**bits.
 _LARGEST_INTEGER = 2.0**60
@@ -37,7 +38,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SecAggParameters(Configured):
+class SecAggParameters(NoiseInShares, Configured):
     """The parameters of secure aggregation.
 
     ``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs nobody has a result.
@@ -74,15 +75,8 @@ class SecAggParameters(Configured):
         help="the largest public weight of a party", option=True, required=False, above=0, remedy=_POSITIVE
     )
     noise: str = parameter(help="kind of noise", option=True, required=False, choices=(DISCRETE_GAUSSIAN, LAPLACE, NO_NOISE))
-    l1: float | None = parameter(
-        None, help="L1 change of a value that Laplace noise hides, before rounding", above=0, remedy=_POSITIVE
-    )
-    rounded: int | None = parameter(
-        None,
-        help="coordinates of all parties that rounding may change by a step more; by default one vector's",
-        at_least=1,
-        remedy="choose 1 or more",
-    )
+    l1: float | None = l1_field()
+    rounded: int | None = rounded_field(1)
     shares: int | None = parameter(None, help="shares that are Laplace noise together", at_least=1, remedy="choose 1 or more")
     rounding: str = parameter(help="how values are rounded", required=False, choices=(CONDITIONAL, INDEPENDENT))
     rotation: int = parameter(help="number of the public random rotation", option=True, required=False)
@@ -135,20 +129,8 @@ class SecAggParameters(Configured):
         return self.noise == LAPLACE
 
     @property
-    def scale(self) -> float:
-        """The noise of one party in steps of the granularity, or the scale of the Laplace noise that it is a share of."""
-        return self.sigma / self.granularity
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of one party's noise, in the units of the values."""
-        if self.shares is None:
-            return self.sigma
-        return self.granularity * math.sqrt(laplace_shares.variance(self.scale, self.shares))
-
-    def law(self, inputs: int) -> NoiseLaw | None:
-        """The law of the noise in a coordinate of a sum of so many ``inputs``; None where it is Gaussian."""
-        return NoiseLaw(NoiseKind.LAPLACE, self.sigma, inputs / self.shares, self.granularity) if self.shares else None
+    def grid(self) -> float:
+        return self.granularity
 
     @property
     def party_variance(self) -> float:
