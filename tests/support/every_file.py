@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from quietmean.cli.main import app_of, main
+from quietmean.cli.main import main
 from quietmean.learning import SharedModel
 from quietmean.node.storage import Store
+from support.arguments import arguments_of
 from support.kinds import SESSION
 from support.meeting import meet
 from support.site_files import KINDS, Site
@@ -125,6 +126,6 @@ def rights(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 def path_options(command: str) -> Iterator[tuple[str, int | None]]:
     """Every option whose value is text or a path, by its name, with its place where it needs no name."""
-    for one in app_of(command).assemble_argument_collection(parse_docstring=False):
+    for one in arguments_of(command):
         if "Path" in str(one.hint) or "str" in str(one.hint):
             yield one.names[0], one.index

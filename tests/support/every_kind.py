@@ -30,6 +30,7 @@ COLUMNS = Columns(
     ]
 )
 NAMES = [column.name for column in COLUMNS]
+OF_RECORDS = "adds up records, but the unit is party"
 _BINS = 4
 # So many different statistics of a kind.
 _EACH = 2
@@ -94,7 +95,10 @@ def _possible(
         try:
             one = kind.parse(usual | given)
             _ = Workload(columns, (one,), unit).scales
-        except InputError:
+        except InputError as error:
+            if OF_RECORDS in str(error):
+                # Whatever its columns, a kind that adds up records is refused where whole parties are protected.
+                return
             continue
         # Another first column each time: a table of sexes and one of ages rather than two of ages.
         first = str(values[0]) if values else one.text

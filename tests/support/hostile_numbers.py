@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Union, Unpack, get_args, get_origin
 import msgspec
 import pytest
 
-from quietmean.cli.main import COMMANDS, app_of, main
+from quietmean.cli.main import COMMANDS, main
 from quietmean.core.arrays import Array
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, QuietmeanError
@@ -32,6 +32,7 @@ from quietmean.node.local.processes import ChildSettings
 from quietmean.planning import Plan
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
+from support.arguments import arguments_of
 
 VALUES = (
     "0", "-1", "-0.0", "nan", "inf", "-inf", "1e308", "1e-308", "1e-320", str(2**63), str(10**30), str(10**400),
@@ -62,7 +63,7 @@ def kinds(hint: Any) -> set[Any]:
 
 def numeric_options(command: str) -> list[Option]:
     """Options with a name of their own, and those of protocols that --with takes."""
-    arguments = app_of(command).assemble_argument_collection(parse_docstring=False)
+    arguments = arguments_of(command)
     own = [Option(command, one.names[0], one.token_count()[0]) for one in arguments if kinds(one.hint) & NUMBERS]
     flags = {
         one.flag: None

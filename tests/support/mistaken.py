@@ -17,7 +17,8 @@ import pytest
 from cyclopts import Argument
 
 from quietmean.cli.common import GROUPS, command_of
-from quietmean.cli.main import COMMANDS, app_of, main
+from quietmean.cli.main import COMMANDS, main
+from support.arguments import arguments_of
 from support.committee_study import CommitteeStudy
 from support.every_file import documents
 from support.hostile_numbers import Hung, Went, nothing_begins, within
@@ -186,7 +187,7 @@ class Desk:
 @cache
 def arguments(command: str) -> list[Argument]:
     """All that a command takes, by its parser."""
-    return [one for one in app_of(command).assemble_argument_collection(parse_docstring=False) if one.names[0] != "*"]
+    return [one for one in arguments_of(command) if one.names[0] != "*"]
 
 
 @cache

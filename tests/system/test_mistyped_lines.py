@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.common import command_of
-from quietmean.cli.main import COMMANDS, app_of
+from quietmean.cli.main import COMMANDS
 from quietmean.studies.agreement.study_keys import Distrusted
+from support.arguments import arguments_of
 from support.hostile_numbers import Went, nothing_begins, numeric_options, refusal
 from support.site_files import Site, attempt, remove, sentences_of, state
 from system.test_any_file import LINES
@@ -51,7 +52,7 @@ def a_letter_is_missing(words: Words, chance: random.Random) -> tuple[Words, str
 
 def an_option_of_another_command(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     """Or of none, with a value."""
-    own = {name for each in app_of(asked(words)).assemble_argument_collection(parse_docstring=False) for name in each.names}
+    own = {name for each in arguments_of(asked(words)) for name in each.names}
     others = [name for name in ("--minimum", "--folder", "--patients", "--verbose", "--ouput") if name not in own]
     foreign = chance.choice(others)
     return [*words, foreign, "3"], foreign
@@ -121,7 +122,7 @@ def two_values_in_each_others_place(words: Words, chance: random.Random) -> tupl
 
 def an_option_twice(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     """With another value, where it has one only."""
-    own = app_of(asked(words)).assemble_argument_collection(parse_docstring=False)
+    own = arguments_of(asked(words))
     once = {name for each in own if each.token_count() == (1, False) and not _is_list(each.hint) for name in each.names}
     places = [place for place in valued(words) if words[place] in once]
     if not places:

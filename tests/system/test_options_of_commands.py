@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
 
 
+@cache
 def options_of(command: str) -> list[str]:
     arguments = _arguments(make_app(command), command.split())
     return [name for argument in arguments for name in argument.names if name.startswith("--")]

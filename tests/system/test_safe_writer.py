@@ -14,12 +14,13 @@ import pytest
 
 import quietmean
 import quietmean as qm
-from quietmean.cli.main import COMMANDS, app_of
+from quietmean.cli.main import COMMANDS
 from quietmean.core.errors import InputError, StorageError
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
 from quietmean.sessions.session import SessionAccount
 from quietmean.studies.agreement.session_terms import SessionTerms
+from support.arguments import arguments_of
 from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, state
 
 # What only reads the file, or is a folder of a service that runs on.
@@ -111,7 +112,7 @@ FITTING = {
 def test_every_path_of_every_command_is_here() -> None:
     found = set()
     for command in COMMANDS:
-        for one in app_of(command).assemble_argument_collection(parse_docstring=False):
+        for one in arguments_of(command):
             if "Path" in str(one.hint):
                 found.add(f"{command} {one.names[0] if one.index is None else one.names[0].lstrip('-').upper()}")
     known = {" ".join(one.split()) for one in READ.split(";")} | set(WRITTEN) - {"--log-file"}

@@ -11,8 +11,9 @@ import pytest
 from cyclopts import CycloptsError
 
 from quietmean.cli.common import Common, command_of
-from quietmean.cli.main import app_of, make_app
+from quietmean.cli.main import make_app
 from quietmean.core.errors import InputError
+from support.arguments import arguments_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -77,7 +78,7 @@ def test_what_a_sentence_names_exists(page: Path) -> None:
             continue
         command = command_of(rest[rest[:1] == ["help"] :]) or ""
         try:
-            names = {name for one in app_of(command).assemble_argument_collection(parse_docstring=False) for name in one.names}
+            names = {name for one in arguments_of(command) for name in one.names}
         except KeyError:
             wrong.append(f"{mention}: no command {command}")
             continue

@@ -18,6 +18,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _FIELD = re.compile(r"[\w-]+")
+# Letters, digits and _, which no separator is and no grammar takes for something else.
+_PLAIN_WORD = re.compile(r"[^\W\d]\w*", re.ASCII)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 # What would be read as the begin of something else: quotes, the name of a field, and the domain of a column.
 _SPECIAL = re.compile(r"""[`"]|(?<!\w)'|^\s*[\w-]+\s*=|\sin\s+(?:[-+.\d{(\[]|(?:yes/no)\b)|^\s|\s$|^$""")
@@ -95,6 +97,8 @@ def quoted(name: str, separators: str = ",~") -> str:
     """A name as :func:`unquoted` reads it between such separators: between backquotes only where it needs them."""
     if not name:
         return "''"
+    if _PLAIN_WORD.fullmatch(name):
+        return name
     brackets = [sign for sign in name if sign in "()[]{}"]
     is_open = len(brackets) != sum(abs(change) for _, _, change in _in_brackets(name))
     special = _SPECIAL.search(name) or is_open or any(split(name, separator) != [name] for separator in separators)
