@@ -225,7 +225,9 @@ def test_every_document_that_is_signed_is_here() -> None:
     """A new kind of document needs a hostile signer, too."""
     readers = set()
     for path in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        if "decode(" not in (text := path.read_text()):
+            continue
+        for node in ast.walk(ast.parse(text)):
             # Of a signed document one asks what it says as a type; all other decoders take bytes, numbers or nothing.
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "decode"):
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import runpy
 import shlex
@@ -22,7 +23,7 @@ from quietmean.protocols import configure
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.statistics.allocation import made_up
-from quietmean.statistics.expectation import Expectation
+from quietmean.statistics.expectation import Expectation, fewer_than_half
 from quietmean.statistics.tails import Z
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data.sources import parties_of_table
@@ -191,6 +192,18 @@ def test_without_a_guess_there_is_a_range() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", range(1, 9))
+def test_half_of_the_studies_are_looked_at_until_they_decide(count: int) -> None:
+    for held in itertools.product((False, True), repeat=count):
+        left = iter(held)
+        assert fewer_than_half(left, count) == (np.mean(held) < 0.5)
+        seen = held[: count - len(list(left))]
+        # What was seen decides, and nothing less of it did.
+        assert 2 * sum(seen) >= count or 2 * (len(seen) - sum(seen)) > count
+        assert 2 * sum(seen[:-1]) < count
+        assert 2 * (len(seen[:-1]) - sum(seen[:-1])) <= count
+
+
 def test_what_is_hopeless_is_refused_with_what_would_do() -> None:
     asked = study({"kind": "correlation", "columns": ["age", "bmi"]}, {"kind": "mean", "column": "age"})
     plan = asked.plan(10)

@@ -31,7 +31,7 @@ from quietmean.core.readable import (
     plain,
 )
 from quietmean.core.readable_days import day_text, days_text
-from support.sources import parsed, walked
+from support.sources import parsed, text_of, walked
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 ERRORS = st.floats(1e-9, 1e12)
@@ -56,6 +56,9 @@ OF_TABLES = "docs/measurements/learning-tables.md"
 
 def signs_in_python(path: Path) -> Iterator[str]:
     """Texts with the sign that a module prints; and what :func:`either_side` is given that does not say it is a half."""
+    # Every spelling of the sign in a text of Python; of the rest no tree is made.
+    if not re.search(r"±|\+-|\+/-|\\[xuUN]|either_side", text_of(path)):
+        return
     tree = parsed(path)
     explained = {id(node.value) for node in walked(tree) if isinstance(node, ast.Expr)}
     for node in walked(tree):

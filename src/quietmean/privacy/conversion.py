@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -33,6 +34,8 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
     return min(1.0, math.exp(log_delta(mu, epsilon)) * (1 + _SAFETY))
 
 
+# A plan's is asked hundreds of times, and each time takes a root.
+@lru_cache(maxsize=1024)
 def epsilon_of_mu(mu: float, delta: float) -> float:
     """The least epsilon >= 0 with which a mu-GDP mechanism is (epsilon, delta)-DP; rounded up."""
     check_budget(delta=delta)

@@ -7,7 +7,7 @@ noise, and each is decoded: so every kind of statistic has its own errors, and w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,9 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.columns import Column
 from quietmean.statistics.estimate import known
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.scenario import ROWS, SyntheticRecords
-from quietmean.statistics.simulated import Simulated, half_of, middle_of, reach_text, summed_up
+from quietmean.statistics.simulated import Simulated, half_of, hopeful, middle_of, reach_text, summed_up
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.workload import Workload
 
@@ -185,16 +186,23 @@ class Expectation:
         studies: int | None = None,
     ) -> Simulated:
         """Studies with ``more`` times as many records and ``less_noise`` times less noise."""
-        source, count = self._studies_of(statistic), self.studies if studies is None else studies
-        # Long vectors take long to decode, and their answers vary less: fewer studies tell as much.
-        count = min(count, max(_FEWEST_STUDIES, count * _LONG // self.workload.dimension))
-        weight = self.records * more
+        count = self._count(self.studies if studies is None else studies)
+        return summed_up(list(self._decoded(statistic, spread, more, less_noise, count)), statistic.null)
+
+    def _count(self, studies: int) -> int:
+        """Long vectors take long to decode, and their answers vary less: fewer studies tell as much."""
+        return min(studies, max(_FEWEST_STUDIES, studies * _LONG // self.workload.dimension))
+
+    def _decoded(self, statistic: Statistic, spread: float, more: float, less_noise: float, count: int) -> Iterator[Estimates]:
+        """The answers of so many studies, each when it is asked for."""
+        source, weight = self._studies_of(statistic), self.records * more
         noise = self.noise / less_noise / weight
         means, added = source.drawn(spread, weight, count)
         resolved, decoder = self.workload.with_columns(statistic), source.decoder
-        with np.errstate(all="ignore"):
-            decoded = [resolved.decode(decoder.of_quantities(mean, noise, weight, self.law)) for mean in means + noise * added]
-        return summed_up(decoded, statistic.null)
+        for mean in means + noise * added:
+            with np.errstate(all="ignore"):
+                estimates = resolved.decode(decoder.of_quantities(mean, noise, weight, self.law))
+            yield estimates
 
     def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:
         spreads = self._spreads(statistic)
@@ -241,8 +249,12 @@ class Expectation:
         return float(f"{value:.2g}")
 
     def _is_hopeless(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> bool:
-        """Does no spread leave anything to be known?"""
-        return all(self.drawn(statistic, spread, more, less_noise, _FOR_HOPE).hopeless for spread in self._spreads(statistic))
+        """Does no spread leave anything to be known in half of the studies?"""
+        count = self._count(_FOR_HOPE)
+        return all(
+            fewer_than_half(map(hopeful, self._decoded(statistic, spread, more, less_noise, count)), count)
+            for spread in self._spreads(statistic)
+        )
 
 
 class _Studies:
@@ -335,6 +347,16 @@ def best_bins(column: Column, records: float, noise: float) -> int:
     rough = width**2 / (12 * 4 * math.sqrt(math.pi) * deviation**3)
     error = rough + 1 / (records * width) + column.width * noise**2 / width**2
     return int(bins[int(np.argmin(error))])
+
+
+def fewer_than_half(hold: Iterable[bool], count: int) -> bool:
+    """Do fewer than half of ``count`` hold? No more of them are looked at than decide it."""
+    yes = no = 0
+    for holds in hold:
+        yes, no = yes + holds, no + (not holds)
+        if 2 * yes >= count or 2 * no > count:
+            break
+    return 2 * yes < count
 
 
 def _range(values: list[float]) -> Pair:

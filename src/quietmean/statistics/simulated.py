@@ -36,7 +36,6 @@ class Simulated:
     flagged: Mask
     unknown: Mask
     rejects: Array
-    hopeful: Mask
     is_ratio: bool = False
 
     @property
@@ -53,11 +52,6 @@ class Simulated:
     def power(self) -> float:
         return float(np.nan_to_num(self.rejects).mean()) if not np.isnan(self.rejects).all() else math.nan
 
-    @property
-    def hopeless(self) -> bool:
-        """Is it worth asking in fewer than half of the studies?"""
-        return bool(self.hopeful.mean() < 0.5)
-
 
 def summed_up(decoded: list[Estimates], null: float | None, term: str | None = None) -> Simulated:
     """Studies that were decoded; ``null``: :attr:`Statistic.null`. ``term``: another one than the headline."""
@@ -66,10 +60,9 @@ def summed_up(decoded: list[Estimates], null: float | None, term: str | None = N
     noise, population, ratio, rejects = (np.array([row[column] for row in rows]) for column in range(4))
     flagged = np.array([_is_flagged(estimates, term) for estimates in decoded])
     unknown = np.array([_is_unknown(estimates, term) for estimates in decoded])
-    hopes = np.array([hopeful(estimates) for estimates in decoded])
     index = decoded[0].terms.index(term)
     is_ratio = any(estimates.entries[index].is_ratio for estimates in decoded)
-    return Simulated(term, noise, population, ratio, flagged, unknown, rejects, hopes, is_ratio)
+    return Simulated(term, noise, population, ratio, flagged, unknown, rejects, is_ratio)
 
 
 def headline(decoded: list[Estimates]) -> str:
