@@ -50,6 +50,7 @@ LINES = {
     "plan": PLAN,
     "simulate": "simulate plan.json --runs 3",
     "study mock": "study mock study.toml",
+    "demo": "demo none.toml --out new",
     "study synthesize": "study synthesize receipt.json",
     "study vouchers": "study vouchers vouched.invitation --key ada.key",
     "site budget": "site budget --ledger my.ledger --account ages --budget 1 1e-6",
@@ -147,7 +148,7 @@ def test_every_command_with_numbers_has_a_line() -> None:
 
 QUICK = {
     "serve relay", "serve drop", "site budget", "study vouchers", "study mock", "study synthesize", "simulate", "verify receipt",
-    "check",
+    "check", "demo",
 }  # fmt: skip
 AT_ONCE = [one for one in all_options() if one.command in QUICK]
 

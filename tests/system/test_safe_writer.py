@@ -25,8 +25,8 @@ from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, s
 
 # What only reads the file, or is a folder of a service that runs on.
 READ = """
-run --data; study invite STUDY; study invite --key; study invite --after; accept INVITATION; accept --key; accept --store;
-accept --replaces; study seal INVITATION; study seal --key; study vouchers INVITATION; study vouchers --key;
+run --data; demo STUDY; study invite STUDY; study invite --key; study invite --after; accept INVITATION; accept --key;
+accept --store; accept --replaces; study seal INVITATION; study seal --key; study vouchers INVITATION; study vouchers --key;
 study vouchers --own-keys; study form STUDY; study form --key; serve drop PAGE;
 verify words STUDY; verify words --key; verify words --store; site contract STUDY;
 site contract --roster; site contract --key; site contract --plan; site contract --store; site contract --policy;

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -38,6 +39,7 @@ from quietmean.cli.screens import NEXT, with_remark
 from quietmean.cli.study_options import NO_COMMITTEE, NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.extensions import import_extra
 from quietmean.core.file_kinds import package_version
 from quietmean.core.outage import refuse_outage
 from quietmean.node.monitor import now, place_of, sentence, wait_of
@@ -281,15 +283,29 @@ _QUESTION = (
 )
 
 
-def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-demo"), details: bool = False) -> None:
+def demo_command(
+    study: Path | None = None,
+    /,
+    *,
+    number: int | None = None,
+    out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-demo"),
+    details: bool = False,
+) -> None:
     """Compute four private means of 442 real patients of 20 clinics, each a process of its own; two are killed on the way.
 
     The patients are those of a diabetes study (Efron, Hastie, Johnstone and Tibshirani 2004): age in years, bmi in kg/m2, mean
     arterial blood pressure in mmHg, blood glucose in mg/dl. The clinics are made up, of 8 to 36 patients each. The command that
     it runs is shown: change it, and run it again.
 
+    With a study file, it rehearses that survey by link instead: page, drop, vouchers, members and result, with new keys. Made-up
+    people answer, and no browser is needed.
+
     Parameters
     ----------
+    study
+        The study file of a survey with vouchers.
+    number
+        How many made-up people answer it, 30 by default.
     out
         New folder for the data, the receipt and the pages.
     details
@@ -297,12 +313,30 @@ def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietm
     """
     from quietmean.cli.main import main
 
-    data = out / "patients.csv"
+    if study is None and number is not None:
+        raise InputError("--number says how many answer a survey. Name its study file, or leave it out.")
     with new_folder(out):
-        output(data, "the data", "--out", ends=(".csv",)).write(patients())
-    run = ["run", str(data), *shlex.split(_QUESTION), "--out", str(out / "run"), *["--details"] * details]
+        if study is None:
+            data = out / "patients.csv"
+            output(data, "the data", "--out", ends=(".csv",)).write(patients())
+            run = ["run", str(data), *shlex.split(_QUESTION)]
+        else:
+            run = ["result", *_rehearsed(study, 30 if number is None else number, out)]
+    run += ["--out", str(out / "run"), *["--details"] * details]
     err.print("$ " + shlex.join(["quietmean", *run]), soft_wrap=True)
     main(run)
+
+
+def _rehearsed(study: Path, number: int, out: Path) -> list[str]:
+    """A rehearsed survey: its sealed study, and the files from which anybody opens its result."""
+    for module in ("starlette", "uvicorn"):
+        import_extra(module, "desk", "a drop")
+    from quietmean.cli.rehearsal import Rehearsal
+
+    terms = StudyTerms.load(study)
+    with TemporaryDirectory() as secrets:
+        files = Rehearsal(terms, number, out, Path(secrets)).run()
+    return [str(out / "study.sealed"), *map(str, files)]
 
 
 def patients() -> bytes:
