@@ -53,10 +53,11 @@ class Survey:
     drop: str = "https://drop.example.org"
     unit: str = "record"
     members: tuple[str, ...] = MEMBERS
+    fields: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.registrar = Identity.generate()
-        fields = {"unit": self.unit, "delta": 1e-6, "ask": list(self.ask), "name": self.name}
+        fields = {"unit": self.unit, "delta": 1e-6, "ask": list(self.ask), "name": self.name, **self.fields}
         given = {
             "registrar": self.registrar.public_key,
             "vouchers": self.vouchers,

@@ -5,19 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from scipy.special import ndtr
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.drop import Drop, DropBox
-from quietmean.form import FormPage, SignedPage, form_page, learnt, place_of
+from quietmean.form import FormPage, SignedPage, form_page, learnt, place_of, times_right
 from quietmean.node.net import Identity, Purpose
 from quietmean.statistics import Statistic, parse_statistic, read_text
 from quietmean.statistics.program import NoProgram
@@ -103,7 +106,30 @@ def test_what_a_page_says_stands_in_its_data_and_who_reads_everything_comes_firs
     assert "pay (0 to 200000), sex (f, m), hired (2000-01-01 to 2026-12-31)" in uses
     assert any("cannot be changed or taken back" in text for text in about["always"])
     assert any("keeps no budget" in text for text in about["always"])
-    assert any(text.startswith("It costs epsilon ") for text in about["always"])
+    (costs,) = [text for key, text in about["terms"] if key == "costs"]
+    assert costs.startswith("epsilon 8.00 per record")
+    # Of an epsilon of 8 there is nothing better to say.
+    assert about["always"][0].endswith("may be right nearly always: the noise hides little of one answer.")
+
+
+def test_what_a_cost_means_is_said_in_odds_that_are_a_bound(tmp_path: Path) -> None:
+    # Randomized response reaches the bound.
+    assert [times_right(epsilon, 0.0) for epsilon in (0.0, 0.1, 1.0, 2.0, 5.0, 8.0, math.inf)] == [51, 53, 74, 89, 100, 100, 100]
+    for epsilon in np.linspace(0.01, 4.0, 80):
+        assert 100 * math.exp(epsilon) / (1 + math.exp(epsilon)) <= times_right(epsilon, 0.0) or times_right(epsilon, 0.0) == 100
+    # Gaussian noise of every size, at every point of its curve; without its delta the bound would be wrong.
+    without = 0
+    for mu in np.linspace(0.05, 4.0, 40):
+        for epsilon in np.linspace(0.0, 6.0, 25):
+            delta = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
+            assert 100 * ndtr(mu / 2) <= times_right(epsilon, delta)
+            without += 100 * ndtr(mu / 2) > times_right(epsilon, 0.0)
+    assert without > 100
+    survey = Survey(tmp_path, ask=("mean(pay in 0..200000)",), vouchers=200, fields={"epsilon": 1.0})
+    always = parts_of(survey.page)[1]["about"]["always"]
+    assert isinstance(always, list)
+    assert always[0].endswith("That guess is right at most 74 times in 100, where blind luck gives 50.")
+    assert always[1] == "This holds even if they know all other answers, and work with 1 of the 5 members."
 
 
 @pytest.mark.parametrize("statistic", KINDS, ids=lambda one: one.text)
@@ -288,6 +314,11 @@ def test_a_drop_serves_the_page_in_no_frame_and_answers_pages_from_disks(survey:
     status, _, content = answer_of(drop, "GET", "/health")
     counts = {"contributions": 0, "of": survey.sealed.admitted}
     assert json.loads(content) == {"session": survey.sealed.digest, **counts, "drop": drop.identity.public_key}
+    # For people there is the same number, and no name, key, time or script.
+    status, headers, content = answer_of(drop, "GET", "/status")
+    assert (status, headers["content-security-policy"]) == (200, "default-src 'none'; frame-ancestors 'none'")
+    shown = re.sub(r"<[^>]*>", " ", content.decode()).split()
+    assert " ".join(shown) == f"Answers 0 of at most {survey.sealed.admitted} answers have arrived."
     status, headers, _ = answer_of(drop, "POST", "/contributions", b"nothing", origin="null")
     assert status == 400
     assert headers["access-control-allow-origin"] == "*"

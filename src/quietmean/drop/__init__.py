@@ -28,6 +28,11 @@ from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
 PLACE = "/contributions"
 # Of the page: it is shown in no frame, and tells nobody from where it was opened.
 _OF_PAGES = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
+_STATUS = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><meta name="robots" content="noindex"><meta http-equiv="refresh" content="60">
+<title>Answers</title></head><body><main><h1>TEXT</h1></main></body></html>
+"""
 # Networks that are remembered before those are forgotten that have sent nothing lately.
 _MANY = 4096
 _Waiting = tuple[WholeContribution, "asyncio.Future[Dropped | ContributionError]"]
@@ -76,7 +81,7 @@ class Drop:
 
     def app(self) -> Starlette:
         """The web application of the box, for a server."""
-        routes = [Route(PLACE, self.take, methods=["POST"]), Route("/health", self.health)]
+        routes = [Route(PLACE, self.take, methods=["POST"]), Route("/health", self.health), Route("/status", self.status)]
         if self.page is not None:
             content, policy = self.page
             headers = {**_OF_PAGES, "Content-Security-Policy": policy}
@@ -89,6 +94,12 @@ class Drop:
         """How many contributions are there of how many, and of which study."""
         counts = {"contributions": len(self.box), "of": self.session.parameters.contributors}
         return JSONResponse({"session": self.session.session.hex(), **counts, "drop": self.identity.public_key})
+
+    async def status(self, request: Request) -> Response:
+        """How many contributions are there of how many, for people, and nothing else."""
+        text = f"{len(self.box):,} of at most {self.session.parameters.contributors:,} answers have arrived."
+        headers = {**_OF_PAGES, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
+        return Response(_STATUS.replace("TEXT", text), media_type="text/html", headers=headers)
 
     async def take(self, request: Request) -> Response:
         """Acknowledge a contribution once it is durable; a second one of its contributor is shown the receipt of the first."""

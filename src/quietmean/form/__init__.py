@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from dataclasses import dataclass
 from importlib import resources
@@ -135,7 +136,6 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
     contract = Contract(study, everybody, len(parties), sealed, contributes=True, choice=choice)
     screen = FirstScreen.of(contract)
     always = {fact.key: str(fact.text) for fact in screen.always}
-    costs = next(str(fact.text) for fact in screen.rows if fact.key == "costs")
     members = ", ".join(entry.name for entry in sealed.computing)
     answers = "; ".join(learnt(one, study.workload.columns) for one in study.workload.statistics)
     for key, text in _OF_PERSONS.items():
@@ -156,11 +156,37 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
         ],
         "terms": [[fact.key, str(fact.text)] for fact in screen.rows],
         "always": [
-            f"It costs {costs}.",
+            *_odds(times_right(contract.epsilon_a_priori, choice.plan.target.delta), *_members_of(sealed)),
             *(text for key, text in always.items() if key not in _OF_SITES),
             "A browser keeps no budget: nobody adds up what you answer to several studies.",
         ],
     }
+
+
+def times_right(epsilon: float, delta: float) -> int:
+    """How often of 100 times somebody is right at most who sees a result and guesses which of two answers one person gave.
+
+    Beforehand both answers are as likely; whatever else that somebody knows. For a result that is (``epsilon``, ``delta``)
+    differentially private where one person's answer is replaced, both answers' chances of any set of results differ in total
+    variation by at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1); half of that above 1/2 is the bound, rounded up (Kairouz,
+    Oh and Viswanath 2015, The composition theorem for differential privacy).
+    """
+    small = math.exp(-epsilon)
+    return min(100, math.ceil(100 * (1 + delta * small) / (1 + small) + 1e-9))
+
+
+def _odds(right: int, colluding: int, members: int) -> list[str]:
+    """What a cost means, for who knows no epsilon."""
+    guess = "Somebody who sees the result may guess which of two answers you gave."
+    if right >= 100:
+        return [f"{guess} That guess may be right nearly always: the noise hides little of one answer."]
+    bound = f"That guess is right at most {right} times in 100, where blind luck gives 50."
+    return [f"{guess} {bound}", f"This holds even if they know all other answers, and work with {colluding} of the {members} members."]
+
+
+def _members_of(sealed: Sealed) -> tuple[int, int]:
+    terms = sealed.study.committee
+    return (0, 0) if terms is None else (terms.colluding, terms.members)
 
 
 def learnt(statistic: Statistic, columns: Columns) -> str:
@@ -182,4 +208,4 @@ def _texts(value: object) -> str:
     return value if isinstance(value, str) else " ".join(map(_texts, value)) if isinstance(value, list | tuple) else ""
 
 
-__all__ = ["FormPage", "SignedPage", "form_page", "learnt", "place_of"]
+__all__ = ["FormPage", "SignedPage", "form_page", "learnt", "place_of", "times_right"]
