@@ -243,6 +243,11 @@ def test_anybody_compares_a_page_with_the_one_that_is_made_and_signed(
     asked = ["study", "form", str(survey.study.path), survey.drop, str(made)]
     main([*asked, "--json"])
     assert json.loads(capsys.readouterr().out)["made"] is False
+    main(asked)
+    told = capsys.readouterr().out
+    assert "the one that this version makes, and signed." in " ".join(told.split())
+    # Who compares serves nothing.
+    assert "serve drop" not in told
     signature, content = place_of(made), made.read_bytes()
     signed = SignedPage.beside(made, content, survey.sealed)
     assert signed.page == survey.page.digest

@@ -72,10 +72,11 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
     if json:
         print_json({"page": str(page), "sha256": made.digest, "session": sealed.digest, "made": not there})
         return
-    said = f"{page} is the page of {sealed.study.name!r}, " + ("exactly." if there else "for any browser.")
+    whole = "the one that this version makes, and signed." if there else "for any browser."
+    said = f"{page} is the page of {sealed.study.name!r}, {whole}"
     signer = f"the coordinator, in {place_of(page)}"
     facts = [("sha256", made.digest), ("signed by", signer), ("for", sealed.digest), ("sends to", drop)]
-    print_lines([said, *rows([ShortFact(*fact) for fact in facts]), *_next(study, drop, page)])
+    print_lines([said, *rows([ShortFact(*fact) for fact in facts]), *([] if there else _next(study, drop, page))])
 
 
 def _require_same(page: Path, made: FormPage, sealed: Sealed, of: str) -> None:

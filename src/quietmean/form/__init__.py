@@ -35,7 +35,8 @@ _HEADER = "frame-ancestors 'none'"
 # What is said of one site with many records is not about a person with one.
 _OF_SITES = ("SITE", "LARGEST")
 _OF_PERSONS = {
-    "PEOPLE": "Who answers k times is protected less: up to k times the loss.",
+    "PEOPLE": "Answer once. Whoever answers with several links is protected less.",
+    "ONCE": "What you send cannot be changed or taken back.",
     "KEYS": "The coordinator says which keys the members have. Call a member to compare them.",
 }
 
@@ -136,7 +137,7 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
     contract = Contract(study, everybody, len(parties), sealed, contributes=True, choice=choice)
     screen = FirstScreen.of(contract)
     always = {fact.key: str(fact.text) for fact in screen.always}
-    members = ", ".join(entry.name for entry in sealed.computing)
+    members = ", ".join(sorted(entry.name for entry in sealed.computing))
     answers = "; ".join(learnt(one, study.workload.columns) for one in study.workload.statistics)
     for key, text in _OF_PERSONS.items():
         always |= {key: text} if key in always else {}
@@ -181,7 +182,8 @@ def _odds(right: int, colluding: int, members: int) -> list[str]:
     if right >= 100:
         return [f"{guess} That guess may be right nearly always: the noise hides little of one answer."]
     bound = f"That guess is right at most {right} times in 100, where blind luck gives 50."
-    return [f"{guess} {bound}", f"This holds even if they know all other answers, and work with {colluding} of the {members} members."]
+    holds = f"This holds even if they know all other answers, and work with {colluding} of the {members} members."
+    return [f"{guess} {bound}", holds]
 
 
 def _members_of(sealed: Sealed) -> tuple[int, int]:
