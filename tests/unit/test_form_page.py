@@ -126,8 +126,9 @@ def test_what_a_cost_means_is_said_in_odds_that_are_a_bound(tmp_path: Path) -> N
             without += 100 * ndtr(mu / 2) > times_right(epsilon, 0.0)
     assert without > 100
     survey = Survey(tmp_path, ask=("mean(pay in 0..200000)",), vouchers=200, fields={"epsilon": 1.0})
-    always = parts_of(survey.page)[1]["about"]["always"]
-    assert isinstance(always, list)
+    about = parts_of(survey.page)[1]["about"]
+    assert isinstance(about, dict)
+    always = about["always"]
     assert always[0].endswith("That guess is right at most 74 times in 100, where blind luck gives 50.")
     assert always[1] == "This holds even if they know all other answers, and work with 1 of the 5 members."
 

@@ -35,7 +35,7 @@ _HEADER = "frame-ancestors 'none'"
 # What is said of one site with many records is not about a person with one.
 _OF_SITES = ("SITE", "LARGEST")
 _OF_PERSONS = {
-    "PEOPLE": "Answer once. Whoever answers with several links is protected less.",
+    "PEOPLE": "Answer once. With several links a person is protected less.",
     "ONCE": "What you send cannot be changed or taken back.",
     "KEYS": "The coordinator says which keys the members have. Call a member to compare them.",
 }
