@@ -25,9 +25,9 @@ from quietmean.core.readable import count_of, epsilon_shown, percent_text, some_
 from quietmean.ledger.account import left_shown, over_gaussian, shared_budget_text
 from quietmean.node.net import format_address
 from quietmean.node.phase import Phase
+from quietmean.studies.agreement.any_study import columns_in, load_any
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import Location, Preview, location_of
 
 if TYPE_CHECKING:
@@ -424,8 +424,7 @@ def data_command(
     json
         One JSON document on standard output.
     """
-    terms = Sealed.load(study).study if is_signed_document(study) else StudyTerms.load(study)
-    preview = Preview.of(data, terms.workload.columns)
+    preview = Preview.of(data, columns_in(Sealed.load(study).terms if is_signed_document(study) else load_any(study)))
     location = Location.of(data)
     target, written = location.format_file, None
     if write_format and preview.proposed:

@@ -11,9 +11,9 @@ from cyclopts import Parameter
 from quietmean.cli.console import output, print_json, print_lines, printable
 from quietmean.cli.screens import NEXT
 from quietmean.core.readable import count_of, indented
+from quietmean.studies.agreement.any_study import load_any
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data.location import Location
 from quietmean.studies.outcome.mock import ENDS, NOTE, mock_rows
 
@@ -37,7 +37,7 @@ def mock_command(
     json
         One JSON document on standard output.
     """
-    terms = Sealed.load(study).study if is_signed_document(study) else StudyTerms.load(study)
+    terms = Sealed.load(study).terms if is_signed_document(study) else load_any(study)
     table = output(save, "the made-up table", ends=ENDS)
     made = mock_rows(terms, rows)
     beside = Location.of(save).format_file

@@ -168,8 +168,7 @@ def new_command(
         if json:
             print_json({"study": str(save)})
             return
-        lines = [f"{save} holds session {session.name!r}.", *rows(facts_of(session))]
-        print_lines([*lines, f"{NEXT}study invite {quote(str(save))}"])
+        print_lines([f"{save} holds session {session.name!r}.", *rows(facts_of(session)), *_next(save, session.minimum, None)])
         return
     listed = None if dictionary is None else _listed(dictionary, named_in(ask))
     committee = committee.shaped(options.of_committee())
@@ -203,12 +202,16 @@ def new_command(
         lines += indented("Codes", f"{beside} has those of raw exports. Each site keeps it beside its data as NAME.format.toml.")
     if proposed is not None:
         lines += indented("Tip", proposed)
-    # First how precise it can be: an invitation comes after.
-    known = "" if terms.records is not None or terms.unit == PrivacyUnit.PARTY else " --records 5000"
     agreed = terms.committee
     vouchers = 0 if agreed is None or agreed.vouchers is None else agreed.members + agreed.vouchers
-    plan = f"{NEXT}plan --study {quote(str(save))} --parties {vouchers or terms.minimum or 20}{known}"
-    print_lines([*lines, *with_remark(plan, "with your numbers"), f"{THEN}study invite {quote(str(save))}"])
+    records = 0 if terms.unit == PrivacyUnit.PARTY else terms.records
+    print_lines([*lines, *_next(save, vouchers or terms.minimum, records)])
+
+
+def _next(path: Path, parties: int | None, records: float | None) -> list[str]:
+    """First how precise it can be: an invitation comes after. ``records``: None where nobody knows how many there are."""
+    plan = f"{NEXT}plan --study {quote(str(path))} --parties {parties or 20}{' --records 5000' if records is None else ''}"
+    return [*with_remark(plan, "with your numbers"), f"{THEN}study invite {quote(str(path))}"]
 
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:

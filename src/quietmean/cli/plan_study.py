@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 
 from quietmean.cli.console import out, print_json, print_lines, progress, warn
+from quietmean.cli.models import expected_of_model, is_hidden, planned_model, refuse_for_models
 from quietmean.cli.options import StudyOptions
 from quietmean.cli.screens import NEXT
 from quietmean.core.errors import InputError
@@ -14,9 +15,9 @@ from quietmean.core.output import Output
 from quietmean.core.readable import marked
 from quietmean.protocols import resolve
 from quietmean.protocols.target import budget_warnings
-from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.any_study import require_study
+from quietmean.studies.agreement.any_study import AnyStudy, load_any
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.party import agreed_terms
 from quietmean.studies.party.planned import Wanted
@@ -51,6 +52,15 @@ def plan_study(
     wanted = Wanted(options.records, options.width, options.power)
     wanted.require_possible()
     study, count, sealed = _study_and_parties(path, options, parties)
+    if isinstance(study, SessionStudy):
+        beside = {"width": options.width, "power": options.power, "no_privacy": no_privacy, "details": shown.details}
+        refuse_for_models({**beside, "protocol": protocol, "out": plan_file})
+        document = expected_of_model(study.require_model(), count, options.records)
+        if shown.json:
+            print_json(document)
+            return
+        print_lines([*planned_model(document), *_end(is_hidden(document), path, options, sealed)])
+        return
     if protocol is not None:
         name, protocol_options = resolve(protocol, study.options)
         study = study.model_copy(update={"protocol": name, "options": protocol_options})
@@ -73,7 +83,12 @@ def plan_study(
         print_lines([*planned.sentences()])
         out.print()
     hidden = [term.mostly_hidden for term in planned.expected]
-    print_lines(marked("HIDDEN", _HIDDEN) if hidden and all(hidden) else [f"{NEXT}{_after(path, options, sealed)}"])
+    print_lines(_end(bool(hidden) and all(hidden), path, options, sealed))
+
+
+def _end(hidden: bool, path: Path, options: StudyOptions, sealed: Sealed | None) -> list[str]:
+    """The last lines: what comes next, or that nothing is to be expected."""
+    return marked("HIDDEN", _HIDDEN) if hidden else [f"{NEXT}{_after(path, options, sealed)}"]
 
 
 def _after(path: Path, options: StudyOptions, sealed: Sealed | None) -> str:
@@ -85,10 +100,10 @@ def _after(path: Path, options: StudyOptions, sealed: Sealed | None) -> str:
     return f"site contract {study}{roster}"
 
 
-def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:
+def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[AnyStudy, int, Sealed | None]:
     """The study, how many parties it has, those of its seal or roster, or as many as are said; and the seal."""
     if options.roster is None and not is_signed_document(path):
-        alone = StudyTerms.load(path)
+        alone = load_any(path)
         if parties is None:
             raise InputError(f"{path} does not say who takes part. Give --parties N, --roster FILE, or a sealed study.")
         return alone, parties, None
@@ -97,4 +112,4 @@ def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -
     count = agreed.admitted if isinstance(agreed, Sealed) else len(agreed[1])
     if parties not in (None, count):
         raise InputError(f"--parties {parties} cannot go with {count} parties that are known. Leave it out.")
-    return require_study(study), count, sealed
+    return study, count, sealed

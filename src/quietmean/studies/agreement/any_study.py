@@ -15,7 +15,7 @@ from quietmean.core.readable import ShortFact, chained, count_of, delta_shown, e
 from quietmean.core.readable_days import day_text
 from quietmean.core.toml_files import read_tables
 from quietmean.planning.automatic import AUTO
-from quietmean.statistics import Column
+from quietmean.statistics import Column, Columns
 from quietmean.studies.agreement.session_study import TABLE, SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -34,13 +34,16 @@ def any_of_tables(raw: Mapping[str, Any], source: str) -> AnyStudy:
 
 
 def require_study(study: AnyStudy) -> StudyTerms:
-    """Raises :class:`InputError` for a session, whose vectors are in no file of data."""
+    """Raises :class:`InputError` for a session, whose vectors are in no file of data, or are those of a model."""
     if isinstance(study, SessionStudy):
-        raise InputError(
-            f"{study.name!r} is a session, of many means of vectors that a program makes. Run quietmean join FILE "
-            "--program PROGRAM, or qm.session from Python."
-        )
+        study.require_model()
+        raise InputError(f"{study.name!r} is a session that fits a model. Run quietmean join FILE --data FILE.")
     return study
+
+
+def columns_in(study: AnyStudy) -> Columns:
+    """The columns that a study is about, or the model of a session. Raises :class:`InputError` for a session of a program."""
+    return Columns(study.require_model().columns) if isinstance(study, SessionStudy) else study.workload.columns
 
 
 def has_committee(study: AnyStudy) -> bool:

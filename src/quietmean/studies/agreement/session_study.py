@@ -74,6 +74,15 @@ class SessionStudy(JointTerms):
         """The columns of its model; none where a program makes its vectors."""
         return [Column.model_validate(column) for column in self.purpose.get("columns", ())] if self.model else []
 
+    def require_model(self) -> Self:
+        """Return this session. Raises :class:`InputError` where a program makes its vectors, whatever it does."""
+        if not self.model:
+            raise InputError(
+                f"{self.name!r} is a session, of many means of vectors that a program makes. Run quietmean join FILE "
+                "--program PROGRAM, or qm.session from Python."
+            )
+        return self
+
     def tables(self) -> dict[str, Any]:
         """The tables of its session file in plain data, with every default: what :meth:`from_tables` reads."""
         return {TABLE: self.describe()}

@@ -22,6 +22,8 @@ from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.columns import Column
 from quietmean.statistics.expectation import columns_of
 from quietmean.statistics.scenario import SyntheticRecords
+from quietmean.statistics.statistic import Statistic
+from quietmean.studies.agreement.any_study import AnyStudy, columns_in
 from quietmean.studies.agreement.study import StudyTerms
 
 # The part of each column's cells that is missing, where no question says what to expect.
@@ -75,24 +77,26 @@ class MadeUpRows(Tabular):
         return "\n".join(["[mapping]", *lines, ""]) if PERSON in self.heads else ""
 
 
-def mock_rows(study: StudyTerms, rows: int) -> MadeUpRows:
+def mock_rows(study: AnyStudy, rows: int) -> MadeUpRows:
     """Make up so many rows of a study: within its bounds and levels, as its guesses and expectations say, some cells missing.
 
-    The rows of one person are as different as those of several. Raises :class:`InputError` for an impossible number of rows.
+    The rows of one person are as different as those of several. Raises :class:`InputError` for an impossible number of rows, and
+    for a session without columns.
     """
     require_rows(rows)
-    columns, asked = study.workload.columns, study.workload.statistics
+    columns, asked = columns_in(study), tuple[Statistic, ...]()
+    cells, missing_parts = dict[str, list[Any]](), dict[str, float]()
+    if isinstance(study, StudyTerms):
+        asked = study.workload.statistics
+        cells = _of_persons(study, columns.names, rows)
+        for statistic in asked:
+            part = max((part for name, part in statistic.expect if name == "missing"), default=0.0)
+            for name in columns_of(statistic, study.workload) if part else ():
+                missing_parts[name] = max(part, missing_parts.get(name, 0.0))
     scenario = SyntheticRecords.of_study(columns, asked, USUAL_SPREAD, rows)
-    cells = _of_persons(study, columns.names, rows)
     for column in columns:
         if not column.origin:
-            parts = [
-                part
-                for statistic in asked
-                for name, part in statistic.expect
-                if name == "missing" and column.name in columns_of(statistic, study.workload)
-            ]
-            missing = scenario.missing(column.name, max(parts, default=USUALLY_MISSING))
+            missing = scenario.missing(column.name, missing_parts.get(column.name, USUALLY_MISSING))
             cells[column.name] = _cells(column, np.where(missing, np.nan, scenario.values[column.name])[:rows])
     return MadeUpRows(cells, NOTE)
 
