@@ -87,6 +87,11 @@ class Simplex(Mixture):
         """What its cells have to do with each other."""
         return LinearRelation(np.arange(self.size), np.ones(self.size, dtype=np.int64), 0.0, self.scale)
 
+    def farthest(self, middle: float) -> float:
+        """The largest L2 distance of a point from the one whose coordinates all are ``middle``: of an empty or a full cell."""
+        rest = (self.size - 1) * middle**2
+        return math.sqrt(rest + max(middle**2, (self.scale - middle) ** 2))
+
     def holds(self, vector: Vector, scale: float) -> bool:
         return bool(vector.min() >= 0 and vector.sum() <= scale * self.scale * (1 + ROUNDING))
 

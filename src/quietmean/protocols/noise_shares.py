@@ -17,13 +17,13 @@ def l1_field() -> Any:
     return parameter(None, help="L1 change of a value that Laplace noise hides, before rounding", above=0, remedy=_POSITIVE)
 
 
-def rounded_field(least: int) -> Any:
-    """The field of how many coordinates rounding may change by a step more; ``least``: 0 where each unit may be whole steps."""
+def rounded_field() -> Any:
+    """The field of how many coordinates rounding may change by a step more."""
     return parameter(
         None,
         help="coordinates of all parties that rounding may change by a step more; by default one vector's",
-        at_least=least,
-        remedy=f"choose {least} or more",
+        at_least=0,
+        remedy="choose 0 or more",
     )
 
 
@@ -32,6 +32,12 @@ class NoiseInShares:
     noise of which it is one of :attr:`shares`, on the :attr:`grid` that values are rounded to."""
 
     sigma: float
+    rounded: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Are values sums of units that are whole steps each, so that nothing more is rounded?"""
+        return self.rounded == 0
 
     @property
     def grid(self) -> float:

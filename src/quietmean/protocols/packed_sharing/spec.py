@@ -107,7 +107,7 @@ class PackedSharingParameters(NoiseInShares, Configured):
         written=lambda protocol: protocol.noise != NoiseKind.GAUSSIAN,
     )
     l1: float | None = l1_field()
-    rounded: int | None = rounded_field(0)
+    rounded: int | None = rounded_field()
     region: str = parameter(
         help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL, ANY)
     )
@@ -169,11 +169,6 @@ class PackedSharingParameters(NoiseInShares, Configured):
     def votes_needed(self) -> int:
         """q, the number of votes that decide whose inputs count."""
         return (self.members + self.colluding_members) // 2 + 1
-
-    @property
-    def is_whole(self) -> bool:
-        """Are values sums of units that are whole steps each, so that nothing more is rounded?"""
-        return self.rounded == 0
 
     @property
     def moved(self) -> int:

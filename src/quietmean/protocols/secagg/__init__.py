@@ -16,6 +16,7 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.domain import REPLACED
+from quietmean.core.grid import Numbers, WholeNumbers
 from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
@@ -126,6 +127,9 @@ class SecAgg(SecAggParameters, Mechanism):
         )
         collected = with_collector(self.TRAITS, self.aggregator)
         return replace(collected, assumptions=assumptions, largest_weight=self.largest_weight)
+
+    def numbers(self) -> Numbers:
+        return WholeNumbers(self.granularity) if self.is_whole else super().numbers()
 
     def design(self, target: Target) -> Design:
         check_collector(self.aggregator, target.parties)

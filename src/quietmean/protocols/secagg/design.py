@@ -90,7 +90,7 @@ def hidden_by(
 
     if not parameters.noisy or unknown < 1:
         return Charge(math.inf)
-    words, moved = parameters.words(dimension), parameters.rounded or dimension
+    words, moved = parameters.words(dimension), dimension if parameters.rounded is None else parameters.rounded
     if parameters.shares is not None:
         steps = l1_in_steps(stated_l1(parameters.l1, sensitivity, dimension), parameters.granularity, moved)
         charge = laplace_charge(parameters.scale, steps, words, shares=parameters.shares, unknown=unknown, drawn=drawn)
@@ -240,6 +240,9 @@ def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int)
     is_laplace = requested.noise == LAPLACE
     around_cube, around_origin = _usual_balls(target)
     clip, middle = around_cube if requested.region == "box" else around_origin
+    if is_laplace and target.rounded == 0:
+        # Units are whole steps from the origin on, and none is longer than two of them may be apart.
+        clip, middle = sensitivity, 0.0
     # The analytic constant at moderate budgets; it is only where the search begins.
     sigma = sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon / math.sqrt(honest)
     return replace(
@@ -255,7 +258,7 @@ def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int)
         rotation=given_value(requested.rotation, 0),
         noise=LAPLACE if is_laplace else DISCRETE_GAUSSIAN,
         l1=target.l1_change if is_laplace else None,
-        rounded=target.rounded or None,
+        rounded=target.rounded if is_laplace else target.rounded or None,
         shares=honest if is_laplace else None,
         rounding=INDEPENDENT,
         neighbours=shape.neighbours,
@@ -284,15 +287,18 @@ def _settle_laplace(requested: Settings, target: Target, guess: Settings, shape:
     check_numbers(guess, target.parties)
     chosen = requested.largest_weight is not OPEN
     single = replace(guess, largest_weight=guess.largest_weight if chosen else 1.0)
-    rounded, half = single.rounded or target.dimension, 2.0 ** (single.bits - 1)
+    rounded, half = target.dimension if single.rounded is None else single.rounded, 2.0 ** (single.bits - 1)
     granularity = round_up(target.l1_change / laplace_steps(target, rounded))
+    if single.is_whole:
+        # With so few digits that whole multiples of it are exact.
+        granularity = 2.0 ** math.ceil(math.log2(granularity))
     for _ in range(6):
         scale = l1_in_steps(target.l1_change, granularity, rounded) / target.epsilon * (1 + _SLACK)
         single = replace(single, granularity=granularity, sigma=round_up(scale * granularity))
         needed = sum_bound(single, target.parties, target.dimension, WRAP_CHANCE) / half
         if needed <= granularity:
             break
-        granularity = round_up(needed)
+        granularity = 2.0 ** math.ceil(math.log2(needed)) if single.is_whole else round_up(needed)
     if needed > granularity or single.scale < _LEAST_STEPS:
         raise _too_few_bits(single, target)
     parameters = single if chosen else replace(single, largest_weight=_headroom(single, target.parties, target.dimension))

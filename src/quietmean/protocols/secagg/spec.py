@@ -44,8 +44,8 @@ class SecAggParameters(NoiseInShares, Configured):
     ``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs nobody has a result.
 
     With ``noise`` laplace ``sigma`` is the scale of discrete Laplace noise of which each party adds a share: ``shares`` of them
-    are that noise, which hides an L1 change of ``l1``, before rounding, which changes ``rounded`` numbers by a step more. Nothing
-    is rotated then.
+    are that noise, which hides an L1 change of ``l1``, before rounding, which changes ``rounded`` numbers by a step more: 0
+    where each unit is whole steps, so that nothing is rounded. Nothing is rotated then.
 
     ``bits``: inputs are added modulo 2**bits; ``granularity``: the value of one step; ``sigma``: scale of each party's noise, in
     the value's units. A party of public weight w <= ``largest_weight`` has its value shifted by -w * ``centre`` in every
@@ -76,7 +76,7 @@ class SecAggParameters(NoiseInShares, Configured):
     )
     noise: str = parameter(help="kind of noise", option=True, required=False, choices=(DISCRETE_GAUSSIAN, LAPLACE, NO_NOISE))
     l1: float | None = l1_field()
-    rounded: int | None = rounded_field(1)
+    rounded: int | None = rounded_field()
     shares: int | None = parameter(None, help="shares that are Laplace noise together", at_least=1, remedy="choose 1 or more")
     rounding: str = parameter(help="how values are rounded", required=False, choices=(CONDITIONAL, INDEPENDENT))
     rotation: int = parameter(help="number of the public random rotation", option=True, required=False)
@@ -112,11 +112,13 @@ class SecAggParameters(NoiseInShares, Configured):
             raise InputError(f"sigma is {self.sigma / self.granularity:g} steps of the granularity. Choose 0..{most:g} steps.")
         if {self.l1 is None, self.shares is None} != {not self.is_laplace}:
             raise InputError(f"noise is {self.noise}, and l1 and shares go with laplace only. Give all three, or none.")
+        if self.is_whole and not (self.is_laplace and self.centre == 0):
+            raise InputError("rounded is 0, which needs noise laplace and centre 0. Leave rounded out.")
 
     @property
     def vectors(self) -> float:
         """How many parties' vectors one unit moves, of a person at several."""
-        return 1.0 if self.rounded is None or self.dimension is None else self.rounded / self.dimension
+        return self.rounded / self.dimension if self.rounded and self.dimension else 1.0
 
     @property
     def noisy(self) -> bool:
@@ -135,7 +137,7 @@ class SecAggParameters(NoiseInShares, Configured):
     @property
     def party_variance(self) -> float:
         """Variance per coordinate that one party's noise and rounding add to the sum; of rounding its mean over values."""
-        return self.deviation**2 + self.granularity**2 / 6 if self.noisy else 0.0
+        return self.deviation**2 + (0.0 if self.is_whole else self.granularity**2 / 6) if self.noisy else 0.0
 
     def words(self, dimension: int) -> int:
         """The numbers in a masked input: the dimension, padded to a power of two where values are rotated."""
@@ -182,7 +184,9 @@ def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: No
         return _to_ring(np.rint(clipped / parameters.granularity).astype(np.int64), parameters.bits)
     rotated = (clipped if parameters.is_laplace else rotate(clipped, parameters)) / parameters.granularity
     seed = Seed(noise.secret("rounding", 0))
-    if parameters.rounding == CONDITIONAL:
+    if parameters.is_whole:
+        rounded = np.rint(rotated).astype(np.int64)
+    elif parameters.rounding == CONDITIONAL:
         rounded = round_conditionally(rotated, weight * parameters.clip / parameters.granularity, seed)
     else:
         rounded = round_at_random(rotated, seed)
