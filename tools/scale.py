@@ -6,8 +6,10 @@ which takes some minutes.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from quietmean.simulation import simulate
 from quietmean.simulation.events import NetworkModel, simulate_events
 
 PAGE = DOCS / "measurements/scale.md"
+SURVEY = Path(__file__).with_suffix(".json").with_stem("survey_scale")
 EPSILON, DELTA, DROPOUTS = 1.0, 1e-6, 0.1
 MANY = (1_000, 10_000, 100_000, 1_000_000)
 MEMBERS = (100, 300, 1_000, 3_000, 10_000)
@@ -153,7 +156,27 @@ def make_page(measure: bool) -> str:
         committees=table(("parties", "collude", "m, c_m, q, l", *figures), drawn, 0),
         bandwidth=BANDWIDTH * 8 / 1e6,
         latency=1000 * LATENCY,
+        **by_link(),
     )
+
+
+def by_link() -> dict[str, Any]:
+    """What tools/survey_scale.py measured, in the words of the page."""
+    found = json.loads(SURVEY.read_text(encoding="utf-8"))
+    half, nearly_all, last = found["yes_to_receipt_seconds"]
+    rows = [
+        ("respondents with a receipt", f"{found['respondents']:,}"),
+        ("of these counted in the result", f"{found['counted']:,}"),
+        (f"answering, {found['tabs']} at a time", f"{found['answering_seconds']:,.0f} s"),
+        ("from yes to the receipt: half of them, 99 of 100, all", f"{half:.1f}, {nearly_all:.1f}, {last:.1f} s"),
+        ("drop, processor time of a contribution", f"{found['drop_milliseconds']:.0f} ms"),
+        ("drop, memory", f"{found['drop_megabytes']:.0f} MB"),
+        ("busiest member, processor time of a contribution", f"{found['member_milliseconds']:.1f} ms"),
+        ("largest member, memory", f"{found['member_megabytes']:.0f} MB"),
+        ("from the deadline to the last member's end", f"{found['opening_seconds']:.0f} s"),
+        ("mean and proportion, in standard errors from the truth", ", ".join(f"{away:.1f}" for away in found["away"])),
+    ]
+    return {"survey": table(("what", "measured"), rows), "respondents": found["respondents"], "tabs": found["tabs"]}
 
 
 MEASURED = """\
@@ -226,6 +249,14 @@ What limits is telling the result: a party takes what c_m + 1 members tell alike
 members send it n times. Digests from all but one of them would make that one vector a party, and as many
 times less for members. Then the shares limit: a member receives one of every party, n d / l numbers.
 
+## A survey by link
+
+`python tools/survey_scale.py {respondents}`, with epsilon = 1 and checked ranges. For each respondent the page is loaded anew by
+its link, in one of {tabs} tabs of one headless Chromium. A script fills it in and presses the button. The page's own code checks the
+study, seals in its worker and sends to one real drop. Five members are processes, and one is killed for good once all have
+answered. The machine had other work on the same core: its seconds on the wall are more than a quiet one's.
+
+{survey}
 ## What a deployment of that size would run on
 
 - **Up to some hundred parties**: what is here; one process a party, everybody connected, less than a

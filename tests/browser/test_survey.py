@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,10 @@ import numpy as np
 import pytest
 
 from quietmean.form import FormPage
+from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import read_header
+from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
+from quietmean.studies.agreement.voucher import Registrar
 from support.browsers import FORMS, SIZES, wrong_on
 from support.form_time import FILL, LONGEST, SEND, WAITED, large_survey
 from support.survey import Survey
@@ -312,8 +316,100 @@ def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, surv
             assert "m1.json is none of these files" in chosen(person, *logs, ("m1.json", b"{}"))
         # One member may lie: of one log nothing follows.
         assert "Too few files" in chosen(other, result, forgetting[0])
+        # Two receipts of one place prove that the drop keeps two logs; its true receipts do not.
+        mine, theirs = (DropReceipt.of_file(receipt_of(person)) for person in (one, other))
+        assert chosen(one, result, ("theirs.receipt", theirs.signed.to_file())) == "Your answer is counted in this result."
+        place = DropPlace("ab" * 32, mine.place.position, "cd" * 32)
+        at_drop = survey.drop_identity, survey.sealed.digest, theirs.contributor, place, 1.0
+        forked = ("forked.receipt", DropReceipt.sign(*at_drop).signed.to_file())
+        assert "The server lies" in chosen(one, result, forked)
+        by_another = DropReceipt.sign(Identity.generate(), *at_drop[1:]).signed.to_file()
+        assert chosen(one, result, ("another.receipt", by_another)) == "Your answer is counted in this result."
         # A result that nobody signed is no result.
         assert "changed on the way" in chosen(one, ("m1.sums", result[1].replace(survey.session.session, b"x" * 32)))
+
+
+def receipt_of(person: Visitor) -> bytes:
+    with person.page.expect_download() as download:
+        person.page.click("#receipt-file")
+    return Path(download.value.path()).read_bytes()
+
+
+def hostile(sent: list[bytes], status: int, body: bytes) -> Callable[[Any], None]:
+    """What answers in the place of a drop, and notes what was sent."""
+
+    def answer(route: Any) -> None:
+        sent.append(route.request.post_data_buffer)
+        route.fulfill(status=status, body=body, content_type="application/json")
+
+    return answer
+
+
+def test_what_a_hostile_drop_answers_is_no_receipt(browser: Any, survey: Survey, port: int) -> None:
+    sent: list[bytes] = []
+    with survey.served(port) as box:
+        with visiting(browser, survey) as before:
+            before.visit(survey.fragment(20))
+            before.fill(*PEOPLE[0][:5])
+            before.agree()
+            before.wait(ARRIVED)
+            replayed = receipt_of(before)
+        place = DropPlace("ab" * 32, 1, "cd" * 32)
+        own = Registrar.of(survey.sealed.invitation, survey.registrar).own(21).public_key
+        of_another_file = DropReceipt.sign(survey.drop_identity, survey.sealed.digest, own, place, 1.0).signed.to_file()
+        unsigned = of_another_file.replace(b"ab" * 32, b"ef" * 32)
+        answers = [
+            (200, b"<script>alert(1)</script>"),
+            (200, replayed),
+            (200, of_another_file),
+            (200, unsigned),
+            (409, json.dumps({"receipt": replayed.decode()}).encode()),
+            (409, b'{"receipt": 7}'),
+            (503, b'{"error": "<img src=x onerror=alert(1)>"}'),
+        ]
+        with visiting(browser, survey) as person:
+            person.visit(survey.fragment(21))
+            person.fill(*PEOPLE[0][:5])
+            for number, answer in enumerate(answers):
+                person.page.route("**/contributions", hostile(sent, *answer))
+                if number:
+                    person.page.click("#again")
+                else:
+                    person.agree()
+                person.page.locator("#again").wait_for()
+                person.wait("not sent yet")
+                assert person.page.is_visible("#file")
+                assert not person.page.is_visible("#receipt")
+                assert len(sent) == number + 1
+                person.page.unroute("**/contributions")
+            # Nothing of what it said is markup, and the one file that there is goes to the true drop.
+            assert person.page.locator("img").count() == 0
+            count = len(box)
+            person.page.click("#again")
+            person.wait(ARRIVED)
+            assert len(box) == count + 1
+            assert set(sent) == set(person.files)
+            assert len(set(sent)) == 1
+
+
+def test_hostile_texts_of_a_study_are_texts(browser: Any, port: int, tmp_path: Path) -> None:
+    markup = "<img src=x onerror=alert(1)>"
+    ask = (f"proportion(job in {{{markup}, b}})", "mean(pay in 0..100)")
+    survey = Survey(tmp_path, ask=ask, name=f"</script>{markup}", drop=f"http://127.0.0.1:{port}")
+    with survey.served(port), visiting(browser, survey) as person:
+        person.page.add_init_script(
+            "document.addEventListener('securitypolicyviolation', e => console.log('violation', e.blockedURI))"
+        )
+        person.page.on("dialog", lambda dialog: person.said.append(dialog.message))
+        person.visit(survey.fragment(1))
+        assert person.page.inner_text("h1") == f"</script>{markup}"
+        person.page.get_by_label(markup, exact=True).check()
+        person.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert markup in person.page.inner_text("#terms")
+        person.agree()
+        person.wait(ARRIVED)
+        assert person.page.locator("img").count() == 0
+        assert person.said == []
 
 
 def changed(survey: Survey, before: bytes, after: bytes) -> FormPage:

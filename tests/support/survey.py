@@ -56,7 +56,7 @@ class Survey:
     fields: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.registrar = Identity.generate()
+        self.registrar, self.drop_identity = Identity.generate(), Identity.generate()
         fields = {"unit": self.unit, "delta": 1e-6, "ask": list(self.ask), "name": self.name, **self.fields}
         given = {
             "registrar": self.registrar.public_key,
@@ -132,7 +132,7 @@ class Survey:
         form, terms = page or self.page, self.sealed.study.committee
         assert terms is not None
         box = DropBox.open(self.folder / "box", self.session)
-        drop = Drop(box, self.session, Identity.generate(), terms.lists_at, clock=clock, page=(form.content, form.policy))
+        drop = Drop(box, self.session, self.drop_identity, terms.lists_at, clock=clock, page=(form.content, form.policy))
         server, ready, loops = DropServer(drop, ("127.0.0.1", port), None), Event(), list[Any]()
 
         async def run() -> None:

@@ -5,7 +5,7 @@ import { canSeal, contribution, headerDigest } from "./contribution.js";
 import { countsOf, sent } from "./drop.js";
 import { forget, keep, keptOf } from "./kept.js";
 import { numbersOf } from "./program.js";
-import { COUNTED, countedIn, LATE, LEFT_OUT, logOf, MISSING, receiptOf, verdictOn } from "./receipts.js";
+import { COUNTED, countedIn, isFork, LATE, LEFT_OUT, logOf, MISSING, receiptOf, verdictOn } from "./receipts.js";
 import { checkedStudy } from "./seal.js";
 import { keyLine, publicKeyOf } from "./signatures.js";
 import { derived, unitNumbers } from "./streams.js";
@@ -268,18 +268,23 @@ class Page {
   }
 
   async verdict(files) {
-    let [receipt, counted] = [this.kept?.receipt, null];
-    const logs = [];
+    const [receipts, logs] = [this.kept?.receipt ? [this.kept.receipt] : [], []];
+    let counted = null;
     for (const file of files) {
-      if (file.name.endsWith(".receipt")) receipt = await file.text();
+      if (file.name.endsWith(".receipt")) receipts.push(await file.text());
       else if (file.name.endsWith(".dropped")) logs.push(await logOf(this.study, await file.text()));
       else if (file.name.endsWith(".sums")) counted = await countedIn(this.study, new Uint8Array(await file.arrayBuffer()));
       else return `${file.name} is none of these files. Choose those that end in .sums and .dropped.`;
     }
+    const [receipt, ...others] = await Promise.all(receipts.map((text) => receiptOf(this.study, text)));
+    // Of others, where one does not believe in the server's one log.
+    if (others.some((other) => isFork(receipt, other))) {
+      return "The server lies: these receipts are of one place in its log, and of two answers. Give both to the coordinator.";
+    }
     if (!receipt) return "There is no receipt on this device. Choose its file, too.";
     // Logs say what members read, and a result alone what they counted: without one, nothing is known to be left out.
     if (!counted) return "The result is missing. Choose a file that ends in .sums, too.";
-    const { verdict, why } = verdictOn(this.study, await receiptOf(this.study, receipt), counted, logs, this.study.listsAt);
+    const { verdict, why } = verdictOn(this.study, receipt, counted, logs, this.study.listsAt);
     const because = why ? `The reason: ${why}.` : "The logs do not say why.";
     return {
       [COUNTED]: "Your answer is counted in this result.",
