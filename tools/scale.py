@@ -252,8 +252,8 @@ times less for members. Then the shares limit: a member receives one of every pa
 ## A survey by link
 
 `python tools/survey_scale.py {respondents}`, with epsilon = 1 and checked ranges. For each respondent the page is loaded anew by
-its link, in one of {tabs} tabs of one headless Chromium. A script fills it in and presses the button. The page's own code checks the
-study, seals in its worker and sends to one real drop. Five members are processes, and one is killed for good once all have
+its link, in one of {tabs} tabs of one headless Chromium. A script fills it in and presses the button. The page's own code checks
+the study, seals in its worker and sends to one real drop. Five members are processes, and one is killed for good once all have
 answered. The machine had other work on the same core: its seconds on the wall are more than a quiet one's.
 
 {survey}

@@ -1,10 +1,10 @@
 """A survey by link as large as one machine holds: pages in a real browser, one real drop, members as processes.
 
 ``python tools/survey_scale.py RESPONDENTS [--tabs N] [--within SECONDS]`` prints what was measured, as JSON. Kept is one of them,
-tools/survey_scale.json, of which docs/measurements/scale.md tells. For each respondent the page is loaded anew by its link, in one
-of N tabs of one headless Chromium, which have storages of their own. A script fills in its fields, ticks the box and presses the
-button; the page's own code checks the study, seals in its worker and sends. Of five members, each a process, one is killed for
-good once all have answered.
+tools/survey_scale.json, of which docs/measurements/scale.md tells. For each respondent the page is loaded anew by its link, in
+one of N tabs of one headless Chromium, which have storages of their own. A script fills in its fields, ticks the box and presses
+the button; the page's own code checks the study, seals in its worker and sends. Of five members, each a process, one is killed
+for good once all have answered.
 """
 
 from __future__ import annotations
