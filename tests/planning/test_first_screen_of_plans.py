@@ -18,7 +18,8 @@ from quietmean.cli.screens import NEXT
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
-from quietmean.studies.outcome.forecast import Forecast, Needed, noise_of_total
+from quietmean.studies.outcome.forecast import Forecast, noise_of_total
+from quietmean.studies.outcome.needed import Needed
 
 STUDY = """
 [study]
@@ -121,7 +122,7 @@ def test_a_study_says_its_interval_and_what_another_needs(shown: Shown) -> None:
     assert max(len(line) for line in lines if not line.startswith(NEXT)) <= 80
     text = " ".join(" ".join(lines).split())
     said = re.search(
-        r"mean\(age\): interval \+-([\d.]+) \(if the standard deviation is 27.5, a guess: 25 % of the range\); "
+        r"mean\(age\): interval \+-([\d.]+) \(if the standard deviation is 27.5: by default 25 % of the range\); "
         r"for a width of 2 \(\+-1\) you need ([\d,]+) records, or "
         r"epsilon ([\d.]+) with 5,000",
         text,

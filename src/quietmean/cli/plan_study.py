@@ -82,7 +82,7 @@ def plan_study(
         out.print()
         print_lines([*planned.sentences()])
         out.print()
-    hidden = [term.mostly_hidden for term in planned.expected]
+    hidden = [term.hopeless for term in planned.expected]
     print_lines(_end(bool(hidden) and all(hidden), path, options, sealed))
 
 

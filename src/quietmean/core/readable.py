@@ -159,9 +159,14 @@ def bound_text(most: float | None) -> str:
         return "infinitely much"
     if most <= 0:
         return "0"
-    unit = 10.0 ** (math.floor(math.log10(most)) - _BOUND_DIGITS + 1)
-    rounded = math.ceil(most / unit * (1 - 1e-12)) * unit
+    rounded = bound_of(most)
     return f"{rounded:,.0f}" if _LARGE <= rounded < _HUGE else f"{rounded:.{_BOUND_DIGITS}g}"
+
+
+def bound_of(most: float) -> float:
+    """The number that :func:`bound_text` has of a positive one."""
+    unit = 10.0 ** (math.floor(math.log10(most)) - _BOUND_DIGITS + 1)
+    return math.ceil(most / unit * (1 - 1e-12)) * unit
 
 
 def least_text(least: float) -> str:

@@ -23,7 +23,7 @@ from quietmean.statistics.columns import Column
 from quietmean.statistics.estimate import known
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.scenario import ROWS, SyntheticRecords
-from quietmean.statistics.simulated import Simulated, half_of, hopeful, middle_of, reach_text, summed_up
+from quietmean.statistics.simulated import MOST_HIDDEN, Simulated, half_of, hopeful, middle_of, reach_text, summed_up
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.workload import Workload
 
@@ -31,8 +31,8 @@ Pair = tuple[float, float]
 
 # The range of standard deviations of a column without a guess, in widths of its bounds.
 SPREADS = (0.1, 1 / 3)
-# Studies that are drawn: usually, for each spread of a column without a guess, and to see whether there is hope.
-STUDIES, _WITHOUT_GUESS, _FOR_HOPE = 200, 60, 25
+# Studies that are drawn: usually, for each spread of a column without a guess, and to see whether noise hides the answer.
+STUDIES, _WITHOUT_GUESS, _TO_SEE = 200, 60, 51
 # Up to this many records in all studies are drawn one by one; beyond, their frequencies are drawn as normal numbers.
 _MOST_DRAWN = 8_000_000
 # Vectors longer than this are drawn in fewer studies, and in this many at least.
@@ -59,9 +59,9 @@ class Expected:
     ``noise`` and ``population``: widths of the two intervals of its headline ``term``, in the middle of the drawn studies.
     ``usual_width``: that of the population, or of the noise where there is no other, at a spread in the middle.
     ``ratio``: noise over sampling error. ``flagged``: part of the studies in which the term is flagged or unknown; ``hidden``:
-    in which it is unknown; ``power``: part in which its test rejects at 5 %, None without a test. ``hopeless``: what it is asked
-    for first is not known better than its bounds tell already. ``records`` and ``less_noise``: how many times as many
-    records, or as little noise, would do.
+    in which nothing it is asked for first is known better than its bounds tell already, at the usual spread, from as many
+    studies for everybody; ``power``: part in which its test rejects at 5 %, None without a test. ``records`` and
+    ``less_noise``: how many times as many records, or as little noise, would do where noise hides the answer.
     ``at``: of a ratio, the value at which its intervals are said; None for any other term.
     """
 
@@ -73,17 +73,16 @@ class Expected:
     ratio: Pair
     flagged: float
     power: float | None
-    hopeless: bool
+    hidden: float
     usual_width: float
     records: float = 1.0
     less_noise: float = 1.0
     at: float | None = None
-    hidden: float = 0.0
 
     @property
-    def mostly_hidden(self) -> bool:
-        """Does noise hide it in most of the drawn studies?"""
-        return self.hopeless or self.hidden > 0.5
+    def hopeless(self) -> bool:
+        """Does noise hide it in most of the drawn studies? All who plan, check or start a study ask this alone."""
+        return self.hidden > MOST_HIDDEN
 
     def reach(self, widths: Pair, digits: int = 2) -> str:
         """Intervals from the narrowest to the widest of these ``widths`` as text, as :func:`.reach_text` has each."""
@@ -135,8 +134,27 @@ class Expectation:
 
     @cached_property
     def hopeless(self) -> tuple[Expected, ...]:
-        """The expectations that are hopeless, from fewer studies."""
-        return tuple(self._of(statistic, _FOR_HOPE) for statistic in self.workload.statistics if self._is_hopeless(statistic))
+        """The expectations that are hopeless, with widths from fewer studies."""
+        return tuple(self._of(statistic, _WITHOUT_GUESS) for statistic in self.workload.statistics if self.hides(statistic))
+
+    def hides(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> bool:
+        """Would noise hide the answer of most studies, with so many times as many records and so many times less noise?
+
+        Of a column without a guess, with a spread in the middle.
+        """
+        return fewer_than_half(*self._worth_asking(statistic, more, less_noise))
+
+    def more_records(self, statistic: Statistic, rise: float = 0.0) -> float:
+        """How many times as many records make noise not hide the answer, as far as that is seen; infinite where none do.
+
+        ``rise``: with which power of their number the noise grows.
+        """
+        return _smallest(lambda factor: not self.hides(statistic, factor, factor**-rise))
+
+    def _worth_asking(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> tuple[Iterator[bool], int]:
+        """Whether each of so many studies is worth asking, when it is looked at."""
+        count = self._count(_TO_SEE)
+        return map(hopeful, self._decoded(statistic, USUAL_SPREAD, more, less_noise, count)), count
 
     def needed(self, statistic: Statistic, enough: Callable[[Simulated], bool]) -> tuple[float, float]:
         """How many times as many records, and as little noise, make the drawn studies of a statistic good ``enough``.
@@ -162,6 +180,13 @@ class Expectation:
             if columns[name].numeric and not (columns[name].guess or columns[name].origin or columns[name].may_be_any)
             if not (name == statistic.subject and "sd" in expect)
         }
+
+    def stated(self, statistic: Statistic) -> dict[str, float]:
+        """The standard deviations that the study states for the columns of numbers, by name."""
+        columns, expect = self.workload.columns, dict(statistic.expect)
+        own = {statistic.subject: expect["sd"]} if statistic.subject is not None and "sd" in expect else {}
+        guesses = {name: columns[name].guess for name in columns_of(statistic, self.workload) if columns[name].numeric}
+        return {name: guess[1] for name, guess in guesses.items() if guess} | own
 
     def _spreads(self, statistic: Statistic) -> tuple[float, ...]:
         return (SPREADS[0], USUAL_SPREAD, SPREADS[1]) if self.assumed(statistic) else (USUAL_SPREAD,)
@@ -211,12 +236,12 @@ class Expectation:
         middle = by_spread[len(by_spread) // 2]
         populations = [middle_of(expected.population) for expected in by_spread]
         power = middle.power
-        hopeless = self._is_hopeless(statistic)
-        factors = (1.0, 1.0)
-        if hopeless:
+        worth, drawn = self._worth_asking(statistic)
+        hidden, factors = 1 - sum(worth) / drawn, (1.0, 1.0)
+        if hidden > MOST_HIDDEN:
             factors = (
-                _smallest(lambda factor: not self._is_hopeless(statistic, factor, 1.0)),
-                _smallest(lambda factor: not self._is_hopeless(statistic, 1.0, factor)),
+                self.more_records(statistic),
+                _smallest(lambda factor: not self.hides(statistic, 1.0, factor)),
             )
         return Expected(
             statistic,
@@ -225,13 +250,12 @@ class Expectation:
             _range([middle_of(expected.noise) for expected in by_spread]),
             None if np.isnan(populations).all() else _range(populations),
             _range([middle_of(expected.ratio) for expected in by_spread]),
-            float(middle.flagged.mean()),
+            max(float(middle.flagged.mean()), hidden),
             None if math.isnan(power) else power,
-            hopeless,
+            hidden,
             middle.width,
             *factors,
             self._at(statistic, middle.term) if middle.is_ratio else None,
-            float(middle.unknown.mean()),
         )
 
     def _at(self, statistic: Statistic, term: str) -> float:
@@ -247,14 +271,6 @@ class Expectation:
         if not 0 < value < math.inf or abs(math.log(value / stated)) < _AS_STATED:
             return stated
         return float(f"{value:.2g}")
-
-    def _is_hopeless(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> bool:
-        """Does no spread leave anything to be known in half of the studies?"""
-        count = self._count(_FOR_HOPE)
-        return all(
-            fewer_than_half(map(hopeful, self._decoded(statistic, spread, more, less_noise, count)), count)
-            for spread in self._spreads(statistic)
-        )
 
 
 class _Studies:

@@ -19,6 +19,8 @@ from quietmean.statistics.tails import Z
 # would hold the truth in 16 % of all studies.
 _MOST_NOISE = 10.0
 _LEVEL = 0.05
+# Where noise hides the answer in more of the drawn studies than this, it is not worth asking for.
+MOST_HIDDEN = 0.5
 # Flags about the study rather than about the quality of an answer.
 _NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested", "one-shot", NOT_TOLD))
 
@@ -26,15 +28,13 @@ _NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested"
 @dataclass(frozen=True, eq=False)
 class Simulated:
     """Studies that were drawn, arrays by study, of a headline term: widths of its intervals, noise over sampling error, whether
-    it is flagged or unknown, and only the latter, whether a test at 5 % rejects (NaN without any), whether any headline term is
-    worth asking for. ``is_ratio``: is the term shown on the scale of logarithms?"""
+    it is flagged or unknown, whether a test at 5 % rejects (NaN without any). ``is_ratio``: is the term shown on the scale of logarithms?"""
 
     term: str
     noise: Array
     population: Array
     ratio: Array
     flagged: Mask
-    unknown: Mask
     rejects: Array
     is_ratio: bool = False
 
@@ -59,10 +59,9 @@ def summed_up(decoded: list[Estimates], null: float | None, term: str | None = N
     rows = [_row(estimates, term, null) for estimates in decoded]
     noise, population, ratio, rejects = (np.array([row[column] for row in rows]) for column in range(4))
     flagged = np.array([_is_flagged(estimates, term) for estimates in decoded])
-    unknown = np.array([_is_unknown(estimates, term) for estimates in decoded])
     index = decoded[0].terms.index(term)
     is_ratio = any(estimates.entries[index].is_ratio for estimates in decoded)
-    return Simulated(term, noise, population, ratio, flagged, unknown, rejects, is_ratio)
+    return Simulated(term, noise, population, ratio, flagged, rejects, is_ratio)
 
 
 def headline(decoded: list[Estimates]) -> str:

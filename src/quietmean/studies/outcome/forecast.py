@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.noise_law import NoiseLaw
-from quietmean.core.readable import bound_text, count_of, either_side, for_terminal, percent_text, plain
+from quietmean.core.readable import bound_of, bound_text, either_side, for_terminal, percent_text
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
+from quietmean.protocols.mechanism import is_private
 from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.expectation import RATIO, SPREADS, Expectation, Expected, best_bins
 from quietmean.statistics.features.table import cut_evenly
@@ -24,83 +25,18 @@ from quietmean.statistics.simulated import Simulated, reach_text
 from quietmean.statistics.statistic import Statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
+from quietmean.studies.outcome.needed import Needed, of_this_size, round_up, short_number
 
 # A larger budget is none that anybody should be advised to take, and a smaller one says nothing.
 _LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 100.0
 _ENOUGH_DIGITS = 1.01
+# What would do is tried as it is said: so often, each time with more, and with as many parties as are planned in seconds.
+_TRIES, _A_LITTLE_MORE, _MOST_PLANNED, _FURTHER = 8, 1.1, 2000, 4
 _STUDIES = 50
 _WORTH_SAYING = 0.02
 # Least squares by rounds, where it was measured: with so many records, epsilon and delta its error was at most so many times that
 # of pooled data, on so many of the data sets. The noise of both goes with the square root of the records, times the budget.
 _MEASURED, _BY_ROUNDS, _ON = (10_000, 1.0, 1e-6), 2.5, "8 of 11 data sets"
-
-
-@dataclass(frozen=True)
-class Needed:
-    """What a statistic needs for a ``goal``, a width of its interval or a power: so many records, parties of the planned size, or
-    such an epsilon with as many as planned; None where none would do."""
-
-    statistic: str
-    term: str
-    what: str
-    goal: float
-    records: int | None
-    parties: int | None
-    epsilon: float | None
-    reason: str = ""
-    counted: str = "records"
-    # How many there are as planned.
-    planned: float = math.inf
-    # Of which interval a width is, and the standard deviations that nobody guessed, by column.
-    interval: str = ""
-    assumed: Mapping[str, float] = field(default_factory=dict)
-    # Of a ratio, the value at which its interval is said.
-    at: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        fields = {name: value for name, value in vars(self).items() if name not in ("counted", "planned", "at")}
-        return {name: value for name, value in fields.items() if value not in ("", None, {}) or name == "epsilon"}
-
-    @property
-    def _goal(self) -> str:
-        half = for_terminal(reach_text(self.goal, self.at, 6))
-        return f"a width of {self.goal:g} ({half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
-
-    @property
-    def _enough(self) -> float:
-        """How many records, rounded up, but not beyond those planned where these do."""
-        records = float(self.records or 0)
-        return min(_round_up(records), self.planned) if records <= self.planned else _round_up(records)
-
-    @property
-    def clause(self) -> str:
-        """What is needed beside the planned interval, in short."""
-        if self.reason:
-            return f"no {self.what}, {self.reason}"
-        ways = [] if self.records is None else [f"{self._enough:,.0f} {self.counted}"]
-        if self.epsilon is not None:
-            ways.append(f"epsilon {bound_text(self.epsilon)} with {self.planned:,.0f}")
-        return f"for {self._goal} you need {self._or_nothing(ways)}"
-
-    @property
-    def sentence(self) -> str:
-        interval = "the population's interval" if self.interval == "population" else "the noise's interval"
-        goal = f"{self._goal} of {interval}" if self.what == "width" else self._goal
-        of = f" of {self.term}" if self.term else ""
-        if self.reason:
-            return f"{self.statistic}: no {self.what}, {self.reason}"
-        ways = []
-        if self.records is not None:
-            parties = _of_this_size(self.parties or 1)
-            ways.append(f"{self._enough:,.0f} {self.counted} ({parties})")
-        if self.epsilon is not None:
-            ways.append(f"epsilon {bound_text(self.epsilon)} with the {self.counted} planned")
-        spreads = " and ".join(f"{_short(spread)} of {name}" for name, spread in self.assumed.items())
-        typical = f"; assumes a standard deviation of {spreads}" if spreads else ""
-        return f"{self.statistic}: {goal}{of} needs {self._or_nothing(ways)}{typical}"
-
-    def _or_nothing(self, ways: Sequence[str]) -> str:
-        return ", or ".join(ways) or f"more than any number of {self.counted}, at any epsilon"
 
 
 def noise_of_total(plan: Plan) -> float:
@@ -189,9 +125,12 @@ class Forecast:
                 continue
             of_term = f", {term.term}" if term.term else ""
             noise = "" if term.population is not None else " from the noise alone"
-            spreads = [_short(spread) for spread in self.expectation.assumed(term.statistic).values()]
+            spreads = [short_number(spread) for spread in self.expectation.assumed(term.statistic).values()]
             taken = [f"say yours: {example}"] if term.at == 1 and (example := _example(term.statistic)) else []
-            taken += [_if_so(spreads)] if spreads and _depends_on_spread(term) else []
+            if _depends_on_spread(term):
+                taken += [_if_so(spreads)] if spreads else []
+            elif guesses := self.expectation.stated(term.statistic):
+                taken += [f"standard deviation {' and '.join(map(short_number, guesses.values()))}: stated in the study"]
             assumed = " ".join(["", *filter(None, (term.if_so, f"({'; '.join(taken)})" if taken else ""))])
             own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
             flagged = (
@@ -254,23 +193,89 @@ class Forecast:
         needed = self._remedies(term)
         ways = []
         if "records_needed" in needed:
-            ways.append(f"about {_round_up(needed['records_needed']):,.0f} {self.study.workload.counted} in all")
+            ways.append(f"about {needed['records_needed']:,.0f} {self.study.workload.counted} in all")
         if "parties_needed" in needed and self.study.unit.within_party:
-            ways.append(_of_this_size(needed["parties_needed"]))
+            ways.append(of_this_size(needed["parties_needed"]))
         if "epsilon_needed" in needed:
             ways.append(f"epsilon {bound_text(needed['epsilon_needed'])}")
-        would = f"Enough would be {' or '.join(ways)}" if ways else f"No number of {self._counted} and no epsilon would help"
+        would = (
+            f"Enough would be {' or '.join(ways)}"
+            if ways
+            else f"No number of {self._counted} and no epsilon that was tried would help"
+        )
         return f"{term.statistic.text}: noise hides the answer. {would}"
 
     def _remedies(self, term: Expected) -> dict[str, float]:
+        """What would do, each as it is said and tried: planned again with it, noise does not hide the answer."""
         if not term.hopeless:
             return {}
-        remedies = {}
+        if term.statistic.text in self._tried:
+            return self._tried[term.statistic.text]
+        statistic, found = term.statistic, dict[str, float | None]()
         if math.isfinite(term.records):
-            remedies["records_needed"] = math.ceil(self.drawn * term.records)
-            remedies["parties_needed"] = math.ceil(self.parties * term.records)
-        epsilon = self._epsilon(term.less_noise)
-        return remedies | ({} if epsilon is None else {"epsilon_needed": epsilon})
+            factor = self.expectation.more_records(statistic, rise) if (rise := self._rise) > _WORTH_SAYING else term.records
+            parties = self._enough(statistic, self.parties * factor, lambda count: self._of_parties(int(count)))
+            within = self.study.unit.within_party
+            found["records_needed"] = (
+                self._enough(statistic, self.drawn * term.records, lambda count: replace(self, records=count))
+                if within
+                else parties
+            )
+            found["parties_needed"] = parties
+        if (epsilon := self._epsilon(term.less_noise)) is not None:
+            found["epsilon_needed"] = self._enough(statistic, epsilon, self._of_epsilon, rounded=bound_of)
+        self._tried[statistic.text] = {name: value for name, value in found.items() if value is not None}
+        return self._tried[statistic.text]
+
+    @cached_property
+    def _tried(self) -> dict[str, dict[str, float]]:
+        """What :meth:`_remedies` found, by statistic: it takes long."""
+        return {}
+
+    @cached_property
+    def _rise(self) -> float:
+        """With which power of the number of parties the noise on their total grows: half where each adds its own."""
+        more = self._of_parties(_FURTHER * self.parties)
+        return 0.0 if more is None else math.log(more.noise / self.noise) / math.log(_FURTHER)
+
+    def _enough(
+        self,
+        statistic: Statistic,
+        start: float,
+        planned: Callable[[float], Forecast | None],
+        rounded: Callable[[float], float] = lambda count: round_up(math.ceil(count)),
+    ) -> float | None:
+        """The first of a few numbers from ``start`` on, as they are said, with which noise hides no answer; None where none does.
+
+        ``planned``: the study with such a number; None where it cannot be planned.
+        """
+        number = start
+        for _ in range(_TRIES):
+            number = rounded(number)
+            if (forecast := planned(number)) is None or not forecast.expectation.hides(statistic):
+                return None if forecast is None else number
+            number *= _A_LITTLE_MORE
+        return None
+
+    def _of_parties(self, parties: int) -> Forecast | None:
+        """Planned again for so many parties that are as large."""
+        if parties > _MOST_PLANNED:
+            return None
+        try:
+            return replace(self, plan=self._plan(self.study, parties), records=self.records * parties / self.parties)
+        except InputError:
+            return None
+
+    def _of_epsilon(self, epsilon: float) -> Forecast | None:
+        """Planned again with this epsilon."""
+        study = self.study.model_copy(update={"epsilon": epsilon})
+        try:
+            return None if epsilon > _LARGEST_EPSILON else replace(self, study=study, plan=self._plan(study, self.parties))
+        except InputError:
+            return None
+
+    def _plan(self, study: StudyTerms, parties: int) -> Plan:
+        return study.plan(parties, no_privacy=not is_private(self.plan.protocol))
 
     def needed(self, width: float | None, power: float | None) -> list[Needed]:
         """The smallest numbers for a width of the headline term's interval, or a power at 5 %, of each statistic that has it."""
@@ -366,28 +371,14 @@ def _depends_on_spread(term: Expected) -> bool:
 
 
 def _range(pair: tuple[float, float], digits: int = 3) -> str:
-    low, high = (_short(end, digits) for end in pair)
+    low, high = (short_number(end, digits) for end in pair)
     return low if low == high else f"{low} to {high}"
-
-
-def _short(number: float, digits: int = 3) -> str:
-    return plain(float(f"{number:.{digits}g}"))
 
 
 def _if_so(spreads: Sequence[str]) -> str:
     """Say which standard deviations are taken, as nobody stated any."""
     many = "s are" if spreads[1:] else " is"
-    return f"if the standard deviation{many} {' and '.join(spreads)}, a guess: {percent_text(USUAL_SPREAD)} of the range"
-
-
-def _of_this_size(parties: float) -> str:
-    return f"{count_of(int(_round_up(parties)), 'party', 'parties')} of this size"
-
-
-def _round_up(value: float) -> float:
-    """Round up to two digits."""
-    step = 10.0 ** max(math.floor(math.log10(value)) - 1, 0)
-    return math.ceil(value / step) * step
+    return f"if the standard deviation{many} {' and '.join(spreads)}: by default {percent_text(USUAL_SPREAD)} of the range"
 
 
 def _example(statistic: Statistic) -> str:

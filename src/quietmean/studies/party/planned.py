@@ -23,8 +23,9 @@ from quietmean.statistics.expectation import STUDIES, Expected
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.feasible import feasible
-from quietmean.studies.outcome.forecast import Forecast, Needed
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
+from quietmean.studies.outcome.needed import Needed
 from quietmean.studies.party.contract import CommitteeWords
 
 if TYPE_CHECKING:
@@ -154,8 +155,7 @@ class PlannedStudy(TableFile):
         plan, target, study = self.plan, self.plan.target, self.study
         if first := plan.above_target or plan.nats_kept:
             yield from (f"! {sentence}" for sentence in (first, *where_more_is_promised(plan, plan.domain)))
-        of = "" if self.records is None else f", {self.records:,.0f} {study.workload.counted}"
-        yield f"{count_of(target.parties, 'party', 'parties')}{of}, {plan.protocol.name}"
+        yield f"{count_of(target.parties, 'party', 'parties')}{self._of_records}, {plan.protocol.name}"
         if self._forecast is not None:
             yield from (f"  {line}" for line in self._forecast.lines(self.needed))
             alone = all(term.population is None for term in self.expected)
@@ -216,6 +216,14 @@ class PlannedStudy(TableFile):
     def _repr_html_(self) -> str:
         title, *below = (f"<p>{html.escape(line)}</p>" for line in [self._title, *self._below()])
         return "".join([title, table_html(self._printed()) if self.expected else "", *below])
+
+    @property
+    def _of_records(self) -> str:
+        """How many records, and who said so; nothing where parties are counted."""
+        if self.records is None or not self.study.unit.within_party:
+            return ""
+        stated = "as given" if self.wanted.records is not None else "stated in the study"
+        return f", {self.records:,.0f} {self.study.workload.counted} ({stated})"
 
     @property
     def _title(self) -> str:
