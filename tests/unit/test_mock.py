@@ -147,3 +147,14 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(
 def test_a_column_of_the_study_is_not_taken_for_persons() -> None:
     with pytest.raises(qm.InputError, match="column 'person' is in the study"):
         mock_rows(terms("mean(person in 0..9)", unit="person"), 5)
+
+
+def test_who_looks_at_a_made_up_table_is_not_told_that_it_is_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study, made, own = tmp_path / "s.toml", tmp_path / "mock.csv", tmp_path / "own.csv"
+    study.write_text('[study]\nname = "s"\nask = ["mean(age in 0..110)"]\n')
+    main(["study", "mock", str(study), "--rows", "30", "--out", str(made)])
+    own.write_text(made.read_text().replace("\n", "\n1", 2).replace("1", "", 1))
+    for data, told in ((made, "Made up from the study"), (own, "For you only")):
+        capsys.readouterr()
+        main(["site", "data", str(data), str(study)])
+        assert told in capsys.readouterr().out.splitlines()[0]

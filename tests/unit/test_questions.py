@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -290,3 +291,28 @@ def test_data_with_texts_leave_levels_alone(cells: str, levels: bool, tmp_path: 
     told = capsys.readouterr().err
     assert ("sex has no levels. Write linear-regression(age in 0..110 ~ sex in {A, B})." in told) == levels
     assert ("sex has no bounds. For numbers write " in told) != levels
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mean(bmi, where=glucose > 80)",
+        "mean(bmi, where=glucose > 80 and clinic == 'A' and smoker)",
+        "mean(bmi in 10..60, where=glucose > 80 and not smoker)",
+        "table-1(bmi, glucose, where=visit >= '2021-05-01')",
+        "group-means(bmi, by=sex, where=ward in ('A', 'B') or bmi > 20)",
+        "table-1()",
+    ],
+)
+def test_one_error_says_all_that_a_line_lacks(text: str) -> None:
+    """What it says to write and to add is a study."""
+
+    def filled(part: str) -> str:
+        return part.replace("LOW..HIGH", "10..60").replace("FIRST..LAST", "2020-01-01..2026-01-01")
+
+    with pytest.raises(InputError) as told:
+        StudyTerms.parse({"name": "s", "ask": [text]})
+    said = str(told.value)
+    added = re.findall(r'"([^"]+ in [^"]+)"', said)
+    written = re.search(r"(?:[Ww]rite|such as) (.+?\))(?:\.|, for levels)", said)
+    assert StudyTerms.parse({"name": "s", "ask": [filled(written[1] if written else text), *map(filled, added)]}).statistics

@@ -361,20 +361,18 @@ def show_before_yes(data: str | Path, columns: Columns) -> None:
 def proposal(preview: Preview) -> str:
     """How the file may be read so that more cells are understood."""
     settings = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
-    return (
-        f"{count_of(preview.gained, 'more cell')} would be understood with {settings}"
-        if preview.gained
-        else f"it may be written with {settings}"
-    )
+    would = f"{count_of(preview.gained, 'more cell')} would be understood" if preview.gained else "it may be written"
+    return f"{would} with {settings}"
 
 
 # So many first and last rows on the first screen, which is as wide as a terminal.
 _FIRST, _LAST = 2, 1
 
 
-def show_preview(preview: Preview, details: bool = False) -> None:
+def show_preview(preview: Preview, details: bool = False, *, made_up: bool = False) -> None:
     """Counts by column, what needs attention, and the first and last rows; those that have room, or with ``details`` all."""
-    out.print(f"{printable(preview.place)}: {count_of(preview.records, 'record')}. For you only: cells of your data follow.")
+    whose = "Made up from the study: no row is of a person." if made_up else "For you only: cells of your data follow."
+    out.print(f"{printable(preview.place)}: {count_of(preview.records, 'record')}. {whose}")
     for sentence in preview.sentences:
         err.print(f"quietmean: {printable(sentence)} (for you only)")
     table = Table(box=None, pad_edge=False)
@@ -439,7 +437,9 @@ def data_command(
     if json:
         print_json({**preview.to_json(), "written": None if written is None else str(written)})
         return
-    show_preview(preview, details)
+    from quietmean.studies.outcome.mock import is_mock
+
+    show_preview(preview, details, made_up=is_mock(terms, location.path, preview.records))
     if written is not None:
         out.print(f"written to {printable(str(written))}: every command reads the file so from now on")
     elif preview.proposed:

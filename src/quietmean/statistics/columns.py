@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError, named
+from quietmean.core.errors import InputError, in_sentences, named
 from quietmean.core.keywords import declared_in_python
 from quietmean.core.schema import nearest, require_known
 from quietmean.statistics.dates import in_days
@@ -54,7 +54,8 @@ EITHER = "bounds or levels"
 class UndeclaredColumn(InputError):
     """A statistic needs a column that nothing is said of: its ``name``, the ``known`` ones, and what it lacks.
 
-    ``asked``: the question with all domains; ``others``: further columns that it needs, each with what it lacks.
+    ``asked``: the question with all domains; ``others``: further columns that it needs, each with what it lacks; ``besides``: a
+    sentence on those of its condition.
     """
 
     def __init__(
@@ -64,15 +65,17 @@ class UndeclaredColumn(InputError):
         lacks: str = "bounds",
         asked: str = "",
         others: tuple[tuple[str, str], ...] = (),
+        besides: str = "",
     ) -> None:
-        self.name, self.known, self.lacks, self._asked, self._others = name, known, lacks, asked, others
+        self.name, self.known, self.lacks, self._asked, self._others, self._besides = name, known, lacks, asked, others, besides
         every = ((name, lacks), *others)
         either = next((each for each, without in every if without == EITHER), "")
         both = f"For numbers write {asked}, for levels {either} in {{A, B}}"
         remedy = domain_alone(name, self.form) if not asked else both if either else f"Write {asked}"
         *more, last = [f"{each}{nearest(each, known)}" for each, _ in others] or [""]
-        besides = f" Nothing is said of {', '.join(more)}{' and ' if more else ''}{last} either." if last else ""
-        super().__init__(f"{name} has no {'bounds' if lacks == EITHER else lacks}{nearest(name, known)}.{besides} {remedy}.")
+        either_way = f" Nothing is said of {', '.join(more)}{' and ' if more else ''}{last} either." if last else ""
+        first = f"{name} has no {'bounds' if lacks == EITHER else lacks}{nearest(name, known)}"
+        super().__init__(in_sentences(f"{first}.{either_way}", remedy, besides))
 
     def of_texts(self, holds_texts: Callable[[str], bool]) -> UndeclaredColumn:
         """The error where the data hold texts in some columns: those that may have numbers or levels lack levels."""
@@ -81,7 +84,7 @@ class UndeclaredColumn(InputError):
             texts = lacks == EITHER and holds_texts(name)
             every.append((name, "levels" if texts else lacks))
             asked = asked.replace(f"{name} in LOW..HIGH", f"{name} in {{A, B}}") if texts else asked
-        return UndeclaredColumn(self.name, self.known, every[0][1], asked, tuple(every[1:]))
+        return UndeclaredColumn(self.name, self.known, every[0][1], asked, tuple(every[1:]), self._besides)
 
     @property
     def form(self) -> str:

@@ -9,7 +9,8 @@ import ast
 import datetime
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Final
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import NO, YES, Column, Columns, domain_alone
 from quietmean.statistics.statistic import Records, raw
@@ -58,14 +59,28 @@ class RowCondition(Expression):
 
     def require_of(self, columns: Columns) -> None:
         """Raises :class:`InputError` for a condition that is none of these columns."""
-        for name in self.sources:
-            if name not in columns.names:
-                near = nearest(name, columns.names)
-                raise InputError(
-                    f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}. Choose one of "
-                    f"{', '.join(columns.names)}, with levels between quotes. {domain_alone(name)} if it is another column."
-                )
+        lacking = self.without(columns.names)
+        if lacking[1:]:
+            names = " and ".join(repr(name) for name, _ in lacking)
+            raise InputError(f"{self.what} {self.text!r} has {names}, which are not declared columns.{_beside(lacking)}")
+        for name, form in lacking:
+            near = nearest(name, columns.names)
+            raise InputError(
+                f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}. Choose one of "
+                f"{', '.join(columns.names)}, with levels between quotes. {domain_alone(name, form)} if it is another column."
+            )
         self._truth(self._tree, {column.name: column for column in columns}, None)
+
+    def without(self, known: Collection[str]) -> list[tuple[str, str]]:
+        """The columns in it that are not ``known``, each with the form that it needs as it stands there."""
+        forms = dict.fromkeys((name for name in self.sources if name not in known), "yes/no")
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Compare):
+                texts = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+                in_order = any(type(op) in COMPARISONS for op in node.ops)
+                form = ("FIRST..LAST" if in_order else "{A, B}") if texts else "LOW..HIGH"
+                forms |= dict.fromkeys((name for name in self.named_in(node) if name in forms), form)
+        return [*forms.items()]
 
     def holds(self, columns: Columns, records: Records) -> Mask:
         """Whether it holds for each record, (rows,)."""
@@ -180,3 +195,16 @@ class RowCondition(Expression):
 def _open_where_missing(truth: Mask, missing: Array) -> Array:
     """0 or 1, NaN where a value is missing."""
     return np.where(np.isnan(missing), np.nan, truth.astype(np.float64))
+
+
+def to_add(condition: str, known: Collection[str]) -> str:
+    """What to do for the columns of a condition that are not ``known``; "" where it has none, or cannot be read."""
+    with suppress(InputError):
+        return _beside(RowCondition(condition).without(known)).strip() if condition else ""
+    return ""
+
+
+def _beside(columns: Sequence[tuple[str, str]]) -> str:
+    each = "each as " if columns[1:] else "as "
+    texts = " and ".join(f'"{name} in {form}"' for name, form in columns)
+    return f" For the condition add {texts} {each}{named('alone', file='a text of its own in ask')}." if columns else ""

@@ -29,6 +29,8 @@ from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term
 NOT_REACHED = "not reached"
 # The head of a column of standard errors.
 NOISE_ERROR = "standard error of noise"
+# How an estimate begins that is an upper end only.
+_UP_TO = "< "
 # Flags of terms that have no estimate but an informative interval.
 _BOUNDED = (FEW, "not-reached", "no-variance")
 # The least standard error whose first two digits are whole.
@@ -57,7 +59,9 @@ class Shown:
 
     @property
     def interval(self) -> str:
-        """The interval to quote: of what the study is about, else of the noise alone, which then says so."""
+        """The interval to quote: of what the study is about, else of the noise alone, which says so; none beside an upper end."""
+        if self.estimate.startswith(_UP_TO):
+            return UNKNOWN
         if self.population != UNKNOWN or self.noise == UNKNOWN:
             return self.population
         return f"{self.noise} (noise only)"
@@ -101,10 +105,10 @@ def _estimate(term: Term, digits: float) -> str:
 def _below(term: Term) -> str:
     """What is known of a term that the noise hides."""
     if term.upper is not None and term.counts:
-        return f"< {fixed(term.upper, 0)}"
+        return f"{_UP_TO}{fixed(term.upper, 0)}"
     high = term.population[1] if math.isfinite(term.population[1]) else term.noise[1]
     # Rounded to what is not below it: the end is one of an interval.
-    return f"< {number_text(high * 1.005, high)}" if FEW in term.flags and 0 < high < math.inf else HIDDEN
+    return f"{_UP_TO}{number_text(high * 1.005, high)}" if FEW in term.flags and 0 < high < math.inf else HIDDEN
 
 
 def _interval(term: Term, ends: Interval, digits: float) -> str:

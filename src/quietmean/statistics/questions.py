@@ -20,6 +20,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import ANY_NUMBER, CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn
+from quietmean.statistics.conditions import to_add
 from quietmean.statistics.dates import is_number
 from quietmean.statistics.kinds.first_look import FirstLook
 from quietmean.statistics.models import MODELS
@@ -63,6 +64,10 @@ def read_questions(
         asked = parse_statistic(statistics[0])
         with asked_in(asked):
             asked.features(Columns([Column(name="", boolean=True)]))
+        raise InputError(
+            f"{asked.text} is about all columns, and no column is declared. Declare each, such as "
+            f"{asked.name}(age in 0..110, sex in {{f, m}})."
+        )
     return declared, statistics
 
 
@@ -116,7 +121,8 @@ def asked_in(
         if first[0] not in replaced:
             raise UndeclaredColumn(first[0], undeclared.known, first[1]) from None
         found = tuple(each for each in others if each[0] in replaced)
-        raise UndeclaredColumn(first[0], undeclared.known, first[1], asked, found) from None
+        besides = to_add(statistic.where, {*undeclared.known, *names.values()})
+        raise UndeclaredColumn(first[0], undeclared.known, first[1], asked, found, besides) from None
 
 
 def _all_lacking(statistic: Statistic, columns: Sequence[Column], first: UndeclaredColumn) -> list[UndeclaredColumn]:

@@ -142,7 +142,7 @@ class Ending(IntEnum):
             "it was stopped, and goes on by the same command",
             "it goes on later",
             "its machine has no room on its disk or in its memory, and it goes on by the same command",
-            "it ended without a result",
+            "its program ended with an error",
         )[self]
 
     @classmethod

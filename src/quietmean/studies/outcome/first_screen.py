@@ -323,7 +323,7 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
     if end.failed:
         return list(_no_answer(end))
     return [
-        *_table(truth or end.statistics),
+        *_table(truth or end.statistics, phrase(end.counted)),
         "",
         *(line for head, text in _below_table(end) for line in indented(head, text, *([] if head else [0]))),
         *always_lines(end),
@@ -375,13 +375,14 @@ def _no_answer(end: Ended) -> Iterator[str]:
     yield from always_lines(end)
 
 
-def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each term, below its statistic where that has several, and each test below both."""
+def _table(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:
+    """A line for each term, below its statistic where that has several, and each test below both; ``counted``: of whom."""
     has_truth = have_truth(documents)
-    rows = [["  statistic", "estimate", "95 % interval", "n", *["true here"] * has_truth]]
+    rows = [["  statistic", "estimate", "95 % interval", counted, *["true here"] * has_truth]]
     tests = dict[int, list[str]]()
     for document in documents:
-        name, (terms, _) = str(document["name"]), together(terms_of(document))
+        every = terms_of(document)
+        name, (terms, _) = str(document["name"]), together(every)
         if not terms or terms[0].term:
             rows += [[line] for line in textwrap.wrap(name, _COLUMNS, initial_indent="  ", subsequent_indent="      ")]
         for term in terms[:_MOST_LINES]:
@@ -389,6 +390,8 @@ def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
         if more := terms[_MOST_LINES:]:
             rows.append([f"    and {count_of(len(more), 'more term')}"])
+        if gone := len(every) - len(terms):
+            rows.append([f"    {'and ' if terms else ''}{count_of(gone, 'value')} without an estimate"])
         tests[len(rows)] = [*compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
     full = [row for row in rows if len(row) > 1]
     # Nothing tells of how many records some statistics are.
