@@ -347,7 +347,8 @@ class Drawer:
         way, wrong = self.random.choice(tuple(WITH_DATE)), self.random.choice(_GIVEN["dates"])
         words = tuple(word.replace("{}", wrong) for word in shlex.split(WITH_DATE[way]))
         command = way.partition(" --")[0]
-        return Mistake("date", command, words, (wrong, "start_by", "contribute_by", "deadlines", "--until", "--start-by"))
+        option = next(word for word in words if word in ("--until", "--start-by", "--first-deadline", "--contribute-by"))
+        return Mistake("date", command, words, (option,))
 
     def _comma(self) -> Mistake | None:
         command, words = self._line()

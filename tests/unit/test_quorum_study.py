@@ -53,7 +53,7 @@ def contract(of: AnyStudy, parties: int = 5) -> Contract | SessionContract:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"start_by": None}, "a minimum and no start_by"),
+        ({"start_by": None}, "a minimum and no time when it starts.*start-by"),
         ({"start_by": 1_800_000_000}, "start_by must be a time with its offset from UTC"),
         ({"start_by": "2027-03-01T09:00:00"}, "start_by must be a time with its offset from UTC"),
         ({"start_by": "tomorrow"}, "start_by must be a time with its offset from UTC"),

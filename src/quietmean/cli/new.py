@@ -73,6 +73,8 @@ class MeetingOptions:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a study. Raises :class:`InputError` for options of a folder where there is none."""
+        _require_time("--start-by", self.start_by)
+        _require_time("--first-deadline", self.first_deadline)
         links = {} if self.links is None else {"links": self.links}
         start = {"minimum": self.minimum, "start_by": self.start_by, "transport": self.transport}
         return start | links | self._deadlines()
@@ -85,9 +87,9 @@ class MeetingOptions:
                 raise InputError("--first-deadline, --deadline-interval and --poll go with --transport folder. Leave them out.")
             return {}
         soon = (datetime.now(UTC) + timedelta(days=2)).replace(minute=0, second=0, microsecond=0)
-        with contextlib.suppress(TypeError, ValueError):
-            # Room for the attempts to start, once an hour; what is not a time is refused with the study.
-            soon = max(soon, datetime.fromisoformat(self.start_by or "") + timedelta(days=3))
+        if self.start_by is not None:
+            # Room for the attempts to start, once an hour.
+            soon = max(soon, datetime.fromisoformat(self.start_by) + timedelta(days=3))
         usual = {"first": soon.isoformat(), "interval": 86400.0, "poll": 3600.0}
         return {"deadlines": usual | {name: value for name, value in deadlines.items() if value is not None}}
 
@@ -120,7 +122,16 @@ class CommitteeOptions(CommitteeShape):
         """When contributions come, and by whose vouchers. Raises :class:`InputError` for a committee without a time."""
         if self.contribute_by is None:
             raise InputError("a committee lists contributions at a time. Give --contribute-by, such as 2027-03-01T12:00:00Z.")
+        _require_time("--contribute-by", self.contribute_by)
         return {name: getattr(self, name) for name in ("contribute_by", "grace", "registrar", "vouchers")}
+
+
+def _require_time(option: str, text: str | None) -> None:
+    """Raises :class:`InputError` for what is not a time that everybody understands alike."""
+    with contextlib.suppress(ValueError):
+        if text is None or datetime.fromisoformat(text).tzinfo is not None:
+            return
+    raise InputError(f"{option} is {text!r}. Give a time with its offset from UTC, such as 2027-03-01T09:00:00Z.")
 
 
 def new_command(

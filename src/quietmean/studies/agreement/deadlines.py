@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.limits import ATTEMPTS, DAY, LONGEST_SECONDS, least_minimum
 from quietmean.core.readable import count_of
 from quietmean.core.readable_days import by_this_clock
@@ -164,7 +164,10 @@ def parties_that_could(**numbers: int | None) -> int:
 def require_start_by(minimum: int | None, start_by: datetime | None, subject: str) -> None:
     """Raises :class:`InputError` for a least number of parties without a time; ``subject`` it is of."""
     if minimum is not None and start_by is None:
-        raise InputError(f"the {subject} has a minimum and no start_by. Say when it starts with the connected parties.")
+        raise InputError(
+            f"the {subject} has a minimum and no time when it starts with the connected parties. Give "
+            f"{named('start-by', 'TIME', file='start_by')}."
+        )
 
 
 def require_ahead(start_by: datetime | None, now: datetime) -> None:

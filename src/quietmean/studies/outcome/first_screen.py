@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,34 +16,27 @@ from quietmean.core.assumptions import Key
 from quietmean.core.domain import counted_text
 from quietmean.core.readable import (
     HIDDEN,
-    UNKNOWN,
     AlwaysFact,
     bound_text,
     chained,
-    count_of,
     delta_shown,
-    either_side,
     epsilon_shown,
-    error_text,
     facts_that_hold,
-    fixed,
-    for_terminal,
     indented,
     marked,
     phrase,
     plain,
     some_of,
 )
-from quietmean.core.tables import aligned
 from quietmean.ledger.account import shared_budget_text
 from quietmean.planning.influence import Checked
-from quietmean.statistics.compared import compared_in
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
-from quietmean.statistics.printed import TidyTests, about_text, have_truth, shown, together, truth_text
+from quietmean.statistics.printed import have_truth, shown
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.outcome.about_intervals import about_intervals
+from quietmean.studies.outcome.answer_lines import table_lines
 from quietmean.studies.outcome.hidden import and_more, what_is_hidden
 from quietmean.studies.outcome.influence import StudyInfluence
 
@@ -52,10 +44,6 @@ from quietmean.studies.outcome.influence import StudyInfluence
 _REACHED = 2
 _PROPOSED = f"{LOW} and {HIGH} are proposed. {OUTSIDE} is the part of all values that lies outside of them."
 _WITHOUT_NOISE = "What is true here is what a look without noise would propose, and leave out."
-# How wide a line is at most.
-_COLUMNS = 80
-# So many terms of one statistic have a line.
-_MOST_LINES = 30
 
 
 @dataclass(frozen=True)
@@ -323,7 +311,7 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
     if end.failed:
         return list(_no_answer(end))
     return [
-        *_table(truth or end.statistics, phrase(end.counted)),
+        *table_lines(truth or end.statistics, phrase(end.counted)),
         "",
         *(line for head, text in _below_table(end) for line in indented(head, text, *([] if head else [0]))),
         *always_lines(end),
@@ -335,7 +323,7 @@ def screen_of_answers(documents: Sequence[Mapping[str, Any]]) -> tuple[list[str]
     end = Ended({"result": {"statistics": documents}})
     notes = [flag for document in documents for flag in document["flagged"] if flag["code"] != "not-identified"]
     lines = [
-        *_table(documents),
+        *table_lines(documents, phrase(end.counted)),
         "",
         *(line for text in about_intervals(end.terms) for line in indented("", text, 0)),
         *(line for text in dict.fromkeys(str(flag["message"]) for flag in notes) for line in indented("Note", f"{text}.")),
@@ -373,52 +361,6 @@ def _no_answer(end: Ended) -> Iterator[str]:
     yield from indented("No answer", f"{end.failed[:1].upper()}{end.failed[1:]}.".replace("..", "."))
     yield from indented("Cost", cost_kept(end))
     yield from always_lines(end)
-
-
-def _table(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:
-    """A line for each term, below its statistic where that has several, and each test below both; ``counted``: of whom."""
-    has_truth = have_truth(documents)
-    rows = [["  statistic", "estimate", "95 % interval", counted, *["true here"] * has_truth]]
-    tests = dict[int, list[str]]()
-    for document in documents:
-        every = terms_of(document)
-        name, (terms, _) = str(document["name"]), together(every)
-        if not terms or terms[0].term:
-            rows += [[line] for line in textwrap.wrap(name, _COLUMNS, initial_indent="  ", subsequent_indent="      ")]
-        for term in terms[:_MOST_LINES]:
-            label = f"    {term.label}" if term.label else f"  {name}"
-            rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
-        if more := terms[_MOST_LINES:]:
-            rows.append([f"    and {count_of(len(more), 'more term')}"])
-        if gone := len(every) - len(terms):
-            rows.append([f"    {'and ' if terms else ''}{count_of(gone, 'value')} without an estimate"])
-        tests[len(rows)] = [*compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
-    full = [row for row in rows if len(row) > 1]
-    # Nothing tells of how many records some statistics are.
-    kept = [place for place in range(len(rows[0])) if not place or any(row[place] for row in full[1:]) or len(full) == 1]
-    for place, lines in enumerate(aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows]), 1):
-        yield from lines
-        yield from (below for sentence in tests.get(place, ()) for below in indented("", for_terminal(sentence), 4))
-
-
-def _cells(term: Term) -> list[str]:
-    texts = shown(term)
-    interval = "" if texts.interval == UNKNOWN else for_terminal(texts.interval)
-    return [for_terminal(texts.estimate), interval, _n(term)]
-
-
-def _n(term: Term) -> str:
-    """Write of how many records a term is: where noise is in it, with half of the 95 % interval."""
-    if math.isnan(term.n):
-        return ""
-    half = term.noise_quantile * term.n_error
-    within = f" ({either_side(_whole(half))})" if 0 < term.n_error < math.inf else ""
-    return for_terminal(f"{about_text(fixed(term.n, 0), term.n_error)}{within}")
-
-
-def _whole(half: float) -> str:
-    """Half of the interval of a number of records."""
-    return fixed(half, 0) if half >= 1 else error_text(half)
 
 
 def privacy_of(end: Ended) -> str:

@@ -1,0 +1,74 @@
+"""The answers of a first screen: a line for each term, with the tests below."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from quietmean.core.readable import UNKNOWN, count_of, either_side, error_text, fixed, for_terminal, indented
+from quietmean.core.tables import aligned
+from quietmean.statistics.compared import compared_in
+from quietmean.statistics.printed import TidyTests, about_text, have_truth, shown, together, truth_text
+from quietmean.statistics.tidy import Term, terms_of
+
+# How wide a line is at most.
+_COLUMNS = 80
+# So many terms of one statistic have a line.
+_MOST_LINES = 30
+# The place of the numbers of records in a line; so many lines repeat one number before it is said once.
+_COUNTED, _FEW = 3, 2
+
+
+def table_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:
+    """A line for each term, below its statistic where that has several, and each test below both; ``counted``: of whom."""
+    has_truth = have_truth(documents)
+    rows = [["  statistic", "estimate", "95 % interval", counted, *["true here"] * has_truth]]
+    tests = dict[int, list[str]]()
+    for document in documents:
+        every = terms_of(document)
+        name, (terms, _) = str(document["name"]), together(every)
+        if not terms or terms[0].term:
+            rows += [[line] for line in textwrap.wrap(name, _COLUMNS, initial_indent="  ", subsequent_indent="      ")]
+        for term in terms[:_MOST_LINES]:
+            label = f"    {term.label}" if term.label else f"  {name}"
+            rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
+        if more := terms[_MOST_LINES:]:
+            rows.append([f"    and {count_of(len(more), 'more term')}"])
+        if gone := len(every) - len(terms):
+            rows.append([f"    {'and ' if terms else ''}{count_of(gone, 'value')} without an estimate"])
+        tests[len(rows)] = [*compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
+    full = [row for row in rows if len(row) > 1]
+    # What all lines have is said once.
+    same = {row[_COUNTED] for row in full[1:]} if len(full) > _FEW else set()
+    if len(same) == 1:
+        full = [[*row[:_COUNTED], "", *row[_COUNTED + 1 :]] for row in full]
+        rows = [[*row[:_COUNTED], "", *row[_COUNTED + 1 :]] if len(row) > 1 else row for row in rows]
+    # Nothing tells of how many records some statistics are.
+    kept = [place for place in range(len(rows[0])) if not place or any(row[place] for row in full[1:]) or len(full) == 1]
+    for place, lines in enumerate(aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows]), 1):
+        yield from lines
+        yield from (below for sentence in tests.get(place, ()) for below in indented("", for_terminal(sentence), 4))
+    if len(same) == 1 and (number := same.pop()):
+        yield f"  {counted}: {number}"
+
+
+def _cells(term: Term) -> list[str]:
+    texts = shown(term)
+    interval = "" if texts.interval == UNKNOWN else for_terminal(texts.interval)
+    return [for_terminal(texts.estimate), interval, _n(term)]
+
+
+def _n(term: Term) -> str:
+    """Write of how many records a term is: where noise is in it, with half of the 95 % interval."""
+    if math.isnan(term.n):
+        return ""
+    half = term.noise_quantile * term.n_error
+    within = f" ({either_side(_whole(half))})" if 0 < term.n_error < math.inf else ""
+    return for_terminal(f"{about_text(fixed(term.n, 0), term.n_error)}{within}")
+
+
+def _whole(half: float) -> str:
+    """Half of the interval of a number of records."""
+    return fixed(half, 0) if half >= 1 else error_text(half)
