@@ -28,7 +28,8 @@ _NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested"
 @dataclass(frozen=True, eq=False)
 class Simulated:
     """Studies that were drawn, arrays by study, of a headline term: widths of its intervals, noise over sampling error, whether
-    it is flagged or unknown, whether a test at 5 % rejects (NaN without any). ``is_ratio``: is the term shown on the scale of logarithms?"""
+    it is flagged or unknown, whether a test at 5 % rejects (NaN without any). ``is_ratio``: is the term shown on
+    the scale of logarithms?"""
 
     term: str
     noise: Array
