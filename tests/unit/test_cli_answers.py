@@ -18,6 +18,7 @@ from quietmean.cli.common import execution_or_newest
 from quietmean.core.errors import InputError
 from quietmean.core.tables import aligned
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.models import asks_model
 from quietmean.statistics.tidy import Term
 from quietmean.studies.outcome.first_screen import first_screen
 from quietmean.studies.outcome.hidden import what_is_hidden
@@ -136,6 +137,12 @@ def test_a_table_that_is_too_wide_is_stacked(names: tuple[str, ...], number: str
     assert " ".join(" ".join(lines).split()).startswith(" ".join(shown.replace("|", " ").split()))
 
 
+def hidden_term(name: str, kind: str, term: str, flag: str = "") -> Term:
+    unknown: Any = dict.fromkeys(("estimate", "error", "noise_error", "statistic", "p_value", "n"), math.nan)
+    ends: Any = dict.fromkeys(("population", "noise"), (math.nan, math.nan))
+    return Term(name, kind, "", term, flags=(flag,), label=term, **unknown, **ends)
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -145,12 +152,7 @@ def test_a_table_that_is_too_wide_is_stacked(names: tuple[str, ...], number: str
     ],
 )
 def test_what_is_hidden_says_why(flags: tuple[str, ...], said: str) -> None:
-    unknown: Any = dict.fromkeys(("estimate", "error", "noise_error", "statistic", "p_value", "n"), math.nan)
-    ends: Any = dict.fromkeys(("population", "noise"), (math.nan, math.nan))
-    terms = [
-        Term("t (a, b)", "crosstab", "", f"{at}", flags=(flag,), label=f"{at}", **unknown, **ends)
-        for at, flag in enumerate(flags)
-    ]
+    terms = [hidden_term("t (a, b)", "crosstab", f"{at}", flag) for at, flag in enumerate(flags)]
     text = what_is_hidden(terms, 9)
     assert said in text
     assert text.endswith("Asking again costs privacy again.")
@@ -190,3 +192,24 @@ def test_a_run_is_named_by_its_folder_too(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has no run in it"):
         execution_or_newest(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ("linear-regression(affairs ~ age + log(crp))", "glm(affairs ~ age + log(crp), family=gaussian)"),
+        ("linear-regression(bmi ~ age, robust=true)", "glm(bmi ~ age, family=gaussian)"),
+        ("logistic-regression(ill ~ age)", "glm(ill ~ age, family=binomial)"),
+        ("linear-regression(bmi ~ age, where=sex == 'f')", ""),
+        ("linear-regression(bmi ~ age, weight=w)", ""),
+        ("mean(age)", ""),
+    ],
+)
+def test_a_hidden_regression_says_which_model_has_noise_at_the_scale_of_the_data(asked: str, instead: str) -> None:
+    """None does that takes no condition and no weights: it would be of other records."""
+    text = what_is_hidden([hidden_term(asked, asked.partition("(")[0], "age")], 2)
+    assert (f"Noise at the scale of the data has {instead}." in text) == bool(instead)
+    assert ("glm(" in text) == bool(instead)
+    if instead:
+        # It is a question as it stands.
+        assert asks_model([instead])

@@ -15,7 +15,7 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.schema import require_known
 from quietmean.statistics.columns import EITHER, UndeclaredColumn
-from quietmean.statistics.names import field_of, names_of, unquoted
+from quietmean.statistics.names import field_of, names_of, split, unquoted
 
 
 def _numbers(text: str) -> list[float]:
@@ -48,6 +48,8 @@ MODELS = {
 }
 # What stands before a bracket or an equals sign.
 _NO_COLUMN = re.compile(r"(?<![`\w])\w+\s*(?=[(=])")
+# What regressions of one release are by rounds.
+_FAMILIES = {"linear-regression": "gaussian", "logistic-regression": "binomial"}
 _NAMED = re.compile(r"\s*([\w. -]+?)\s*\(.*\)\s*", re.DOTALL)
 
 
@@ -114,6 +116,14 @@ def model_text(asked: Mapping[str, Any]) -> str:
     fields = {name: asked[name] for name in MODELS[asked["kind"]].fields if name in asked}
     formula = " ".join(str(fields.pop("formula")).split())
     return f"{asked['kind']}({', '.join([formula, *(f'{name}={said(value)}' for name, value in fields.items())])})"
+
+
+def asked_by_rounds(text: str) -> str:
+    """The question of the model by rounds that answers what a regression of one release asks; "" where none does."""
+    found = _NAMED.fullmatch(text)
+    family = "" if found is None else _FAMILIES.get(found[1], "")
+    formula, *more = split(text.partition("(")[2].removesuffix(")"), ",") if family else ["", "none"]
+    return f"glm({formula.strip()}, family={family})" if all(field_of(part) == "robust" for part in more) else ""
 
 
 def by_rounds(kind: str) -> InputError:

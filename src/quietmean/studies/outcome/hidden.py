@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from quietmean.core.readable import chained, counted_phrase, phrase
 from quietmean.statistics.estimate import SMALL_CELL
+from quietmean.statistics.models import asked_by_rounds
 from quietmean.statistics.tidy import Term
 
 # Names that one line has.
@@ -46,6 +47,8 @@ def what_is_hidden(hidden: Sequence[Term], every: int) -> str:
     if others:
         of = {"hidden": f"{len(others)}", "all": f"{every}"}
         said.append(phrase("The noise hides {hidden} of the {all} values: {names}.", names=_names(others), **of))
+    if rounds := next((question for term in hidden if (question := asked_by_rounds(term.name))), ""):
+        said.append(phrase("Noise at the scale of the data has {question}.", question=rounds))
     if not any(map(_may_have_levels, hidden)):
         return phrase(
             "{said} Ask for a larger epsilon or more records. Asking again costs privacy again.", said=chained(said, " ")
