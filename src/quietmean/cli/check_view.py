@@ -29,6 +29,7 @@ from quietmean.studies.agreement.any_study import columns_in, load_any
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.data import Location, Preview, location_of
+from quietmean.studies.outcome.mock import is_mock
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account
@@ -422,7 +423,8 @@ def data_command(
     json
         One JSON document on standard output.
     """
-    preview = Preview.of(data, columns_in(Sealed.load(study).terms if is_signed_document(study) else load_any(study)))
+    terms = Sealed.load(study).terms if is_signed_document(study) else load_any(study)
+    preview = Preview.of(data, columns_in(terms))
     location = Location.of(data)
     target, written = location.format_file, None
     if write_format and preview.proposed:
@@ -437,8 +439,6 @@ def data_command(
     if json:
         print_json({**preview.to_json(), "written": None if written is None else str(written)})
         return
-    from quietmean.studies.outcome.mock import is_mock
-
     show_preview(preview, details, made_up=is_mock(terms, location.path, preview.records))
     if written is not None:
         out.print(f"written to {printable(str(written))}: every command reads the file so from now on")

@@ -103,7 +103,7 @@ def mock_rows(study: AnyStudy, rows: int) -> MadeUpRows:
     return MadeUpRows(cells, NOTE)
 
 
-def is_mock(study: StudyTerms, path: Path, rows: int) -> bool:
+def is_mock(study: AnyStudy, path: Path, rows: int) -> bool:
     """Whether a file of so many rows is the made-up table of a study as CSV, which is the same for everybody."""
     with suppress(InputError, OSError):
         return path.suffix == ENDS[0] and mock_rows(study, rows).csv() == path.read_bytes()
