@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from quietmean import form
 from quietmean.form import FormPage
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import read_header
@@ -435,6 +436,45 @@ def test_a_page_that_was_changed_asks_nothing(part: str, browser: Any, survey: S
         # A script that is not the page's own does not run at all.
         assert person.state == CHECKING if part == "script" else "This page was changed" in person.state
         assert not person.files
+
+
+# A check that is left out of the page's code: module, text, and what stands there instead.
+MUTANTS = {
+    "program": ("seal", " || program !== body.program", ""),
+    "voucher": ("main", "if (!(await isAdmitted(this.study, voucher)))", "if (false)"),
+    "receipt": ("drop", "if (isOwn && receipt.place.digest === toHex(digest))", "if (isOwn)"),
+}
+
+
+@pytest.mark.parametrize("check", MUTANTS)
+def test_without_its_checks_a_page_is_deceived(
+    check: str, browser: Any, survey: Survey, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, before, after = MUTANTS[check]
+    source = form._source
+    assert source(f"{module}.js").count(before) == 1
+    monkeypatch.setattr(
+        form, "_source", lambda name: source(name).replace(before, after) if name == f"{module}.js" else source(name)
+    )
+    page, fragment = form.form_page(survey.sealed, survey.choice, survey.drop), survey.fragment(22)
+    if check == "program":
+        step = f'\\"step\\":{survey.program.step!r}'.encode()
+        assert step in page.content
+        other_step = f'\\"step\\":{2 * survey.program.step!r}'.encode()
+        page = FormPage(page.content.replace(step, other_step), page.policy)
+    if check == "voucher":
+        fragment = Survey(tmp_path, ask=("mean(pay in 0..200000)",), vouchers=5).fragment(1)
+    with survey.served(port, page), visiting(browser, survey) as person:
+        if check == "receipt":
+            own = Registrar.of(survey.sealed.invitation, survey.registrar).own(22).public_key
+            receipt = DropReceipt.sign(survey.drop_identity, survey.sealed.digest, own, DropPlace("ab" * 32, 1, "cd" * 32), 1.0)
+            person.page.route("**/contributions", hostile([], 200, receipt.signed.to_file()))
+        person.visit(fragment)
+        person.wait("good for one answer")
+        if check == "receipt":
+            person.fill(*PEOPLE[0][:5])
+            person.agree()
+            person.wait(ARRIVED)
 
 
 def test_a_voucher_of_another_study_or_none_opens_nothing(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
