@@ -253,6 +253,7 @@ def test_anybody_compares_a_page_with_the_one_that_is_made_and_signed(
     signed = SignedPage.beside(made, content, survey.sealed)
     assert signed.page == survey.page.digest
     assert json.loads(signed.signed.body).keys() == {"page", "session", "version"}
+    assert f"sends to {survey.drop}, and not to https://other.org" in refusal(capsys, *asked[:3], "https://other.org", made)
     # By another version, this very page cannot be made here; its coordinator signed it all the same.
     mine, other = survey.study.identities["m1"], content + b"<!-- changed -->"
     made.write_bytes(other)

@@ -81,12 +81,18 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
 
 def _require_same(page: Path, made: FormPage, sealed: Sealed, of: str) -> None:
     """Raises :class:`InputError` for a file that is another page, with what its coordinator signed."""
-    from quietmean.form import SignedPage
+    from quietmean.form import FormPage, SignedPage
 
     content = read_bounded(page)
     if content == made.content:
         SignedPage.beside(page, content, sealed)
         return
+    try:
+        there = FormPage.of_file(content)
+    except InputError as error:
+        raise InputError(f"{page}: {error}") from None
+    if there.sends_to != made.sends_to:
+        raise InputError(f"{page} sends to {there.sends_to}, and not to {made.sends_to}. Give the address that respondents have.")
     try:
         signed = SignedPage.beside(page, content, sealed)
     except InputError:

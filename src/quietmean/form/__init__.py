@@ -53,6 +53,12 @@ class FormPage:
         """SHA-256 of the file, hexadecimal: what its coordinator publishes beside the sealed study."""
         return hashlib.sha256(self.content).hexdigest()
 
+    @property
+    def sends_to(self) -> str:
+        """Scheme and host of its drop: it can send nothing to another one."""
+        found = re.search(r"connect-src ([^;]*)", self.policy)
+        return "" if found is None else found[1]
+
     @classmethod
     def of_file(cls, content: bytes) -> FormPage:
         """A page that a file has. Raises :class:`InputError` for another file."""
