@@ -7,7 +7,6 @@ program of the page deals their made-up records, and their files are sent to the
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,11 +27,12 @@ from quietmean.drop import Drop, DropBox, DropServer
 from quietmean.form import FormPage, SignedPage, form_page, place_of
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, run_members
 from quietmean.node.net import Identity
+from quietmean.node.relay import open_entrance
 from quietmean.planning.automatic import Choice
 from quietmean.protocols.committee.contribution import make_contribution, read_header
 from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.randomness import Seed
+from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.noise import SecureNoise
 from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.scenario import SyntheticRecords
@@ -53,7 +53,7 @@ _OPEN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class RehearsedSurvey:
     """A survey of made-up people: its ``study``, and ``number`` of those who have vouchers.
 
     Its public files are in ``folder``, and what members keep to themselves is in ``secrets``, both of which are there.
@@ -128,15 +128,19 @@ class Rehearsal:
         return session_of(self.sealed, self.choice.plan)
 
     def run(self) -> list[Path]:
-        """The members' files, from which anybody opens the result. All other files of the day are in the folder, too."""
+        """The members' files, from which anybody opens the result. All other files of the day are in the folder, too.
+
+        Raises :class:`InputError` for a study that no page can ask, and :class:`ProtocolFailure` where no result comes of it.
+        """
         with progress("calibrating the noise"):
             session = self.session
         self._put("study.sealed", self.sealed.signed.to_file())
         number_of_people = f"{self.number} made-up people of {self.sealed.admitted - len(self.sealed.entries)} with vouchers"
-        with _reserved() as port:
-            page = self._page(f"http://127.0.0.1:{port}")
-            with self._served(port, page) as address:
-                receipts = self._contribute(address)
+        # Free now; the page has to say where it sends before its drop listens.
+        with open_entrance(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+        with self._served(port, self._page(f"http://127.0.0.1:{port}")) as address:
+            receipts = self._contribute(address)
         err.print(f"Rehearsal: {number_of_people} answered, and each has a receipt. Nothing here is real.", soft_wrap=True)
         written = [
             self._put(f"{Path(name).stem}.receipt", receipt.signed.to_file()) for name, receipt in list(receipts.items())[:1]
@@ -172,7 +176,7 @@ class Rehearsal:
     def _contribute(self, address: str) -> dict[str, DropReceipt]:
         """Each record is dealt as the page does it, and sent; the receipts, by voucher."""
         program = EncodingProgram.of(self.sealed.study.workload, self.choice.plan)
-        uniform = np.random.Generator(np.random.PCG64()).random((self.number, len(program.lows)))
+        uniform = BitStream(Seed.from_os()).uniform(self.number * len(program.lows)).reshape(self.number, -1)
         numbers = program.numbers(self._records(), uniform)
         registrar, receipts = Registrar.of(self.invitation, self.registrar), {}
         vouchers = registrar.make(self.number, None).vouchers
@@ -213,12 +217,3 @@ class Rehearsal:
                 loop.call_soon_threadsafe(stop.set)
             thread.join(30)
             box.close()
-
-
-@contextmanager
-def _reserved() -> Iterator[int]:
-    """A port of this machine that nobody else gets meanwhile: it is bound, and whoever serves may listen."""
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]

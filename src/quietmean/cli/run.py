@@ -331,11 +331,11 @@ def _rehearsed(study: Path, number: int, out: Path) -> list[str]:
     """A rehearsed survey: its sealed study, and the files from which anybody opens its result."""
     for module in ("starlette", "uvicorn"):
         import_extra(module, "desk", "a drop")
-    from quietmean.cli.rehearsal import Rehearsal
+    from quietmean.cli.rehearsal import RehearsedSurvey
 
     terms = StudyTerms.load(study)
     with TemporaryDirectory() as secrets:
-        files = Rehearsal(terms, number, out, Path(secrets)).run()
+        files = RehearsedSurvey(terms, number, out, Path(secrets)).run()
     return [str(out / "study.sealed"), *map(str, files)]
 
 
