@@ -241,8 +241,7 @@ def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int)
     around_cube, around_origin = _usual_balls(target)
     clip, middle = around_cube if requested.region == "box" else around_origin
     if is_laplace and target.rounded == 0:
-        # Units are whole steps from the origin on, and none is longer than two of them may be apart.
-        clip, middle = sensitivity, 0.0
+        clip, middle = sensitivity, 0.0  # Units are whole steps from 0 on, none longer than two may be apart.
     # The analytic constant at moderate budgets; it is only where the search begins.
     sigma = sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon / math.sqrt(honest)
     return replace(
@@ -288,17 +287,16 @@ def _settle_laplace(requested: Settings, target: Target, guess: Settings, shape:
     chosen = requested.largest_weight is not OPEN
     single = replace(guess, largest_weight=guess.largest_weight if chosen else 1.0)
     rounded, half = target.dimension if single.rounded is None else single.rounded, 2.0 ** (single.bits - 1)
-    granularity = round_up(target.l1_change / laplace_steps(target, rounded))
-    if single.is_whole:
-        # With so few digits that whole multiples of it are exact.
-        granularity = 2.0 ** math.ceil(math.log2(granularity))
+    # Whole multiples of a power of two are exact.
+    upwards = (lambda least: 2.0 ** math.ceil(math.log2(least))) if single.is_whole else round_up
+    granularity = upwards(target.l1_change / laplace_steps(target, rounded))
     for _ in range(6):
         scale = l1_in_steps(target.l1_change, granularity, rounded) / target.epsilon * (1 + _SLACK)
         single = replace(single, granularity=granularity, sigma=round_up(scale * granularity))
         needed = sum_bound(single, target.parties, target.dimension, WRAP_CHANCE) / half
         if needed <= granularity:
             break
-        granularity = 2.0 ** math.ceil(math.log2(needed)) if single.is_whole else round_up(needed)
+        granularity = upwards(needed)
     if needed > granularity or single.scale < _LEAST_STEPS:
         raise _too_few_bits(single, target)
     parameters = single if chosen else replace(single, largest_weight=_headroom(single, target.parties, target.dimension))
@@ -407,7 +405,8 @@ def assess(parties: int, colluding: int, dropped: int, neighbours: int, threshol
     """The bounds for given numbers: ``colluding`` parties against secrecy, ``dropped`` parties absent at the end."""
     leak = parties * upper_tail(parties - 1, colluding, neighbours, threshold)
     missing = min(parties - 1, colluding + dropped)
-    apart = 0.0 if neighbours == parties - 1 else parties * _all_from(parties, missing, neighbours // 2)
+    away = math.comb(missing, neighbours // 2) / math.comb(parties, neighbours // 2)  # all of half the neighbours
+    apart = 0.0 if neighbours == parties - 1 else parties * away
     # An online party gives its own share, too: with ``threshold`` of k + 1 shares, k + 1 - threshold neighbours may be absent.
     lost = parties * upper_tail(parties - 1, dropped, neighbours, neighbours + 2 - threshold)
     return Neighbourhood(neighbours, threshold, _bits(leak + apart), _bits(lost))
@@ -445,11 +444,6 @@ def upper_tail(population: int, marked: int, drawn: int, at_least: int) -> float
         if drawn - count <= population - marked
     )
     return ways / total if ways else 0.0
-
-
-def _all_from(population: int, marked: int, drawn: int) -> float:
-    """The chance that all of ``drawn`` different parties are marked."""
-    return math.comb(marked, drawn) / math.comb(population, drawn)
 
 
 def _bits(chance: float) -> float:
