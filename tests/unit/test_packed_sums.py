@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -61,6 +63,13 @@ def test_any_t_sums_open_the_sum(prime: int, members: int, secrets: int, randoms
     chosen = rng.permutation(members)[: packing.threshold].tolist()
     opened = open_sums(packing, {member: sums[member] for member in chosen}, size)
     assert opened.tolist() == values.sum(axis=0).tolist()
+
+
+def test_who_gets_a_seed_is_known_without_the_list() -> None:
+    for members, randoms in ((2, 1), (7, 2), (9, 8)):
+        packing = Packing(members, 1, randoms, LARGE_PRIME)
+        for dealer, member in itertools.product(range(members), repeat=2):
+            assert packing.is_seeded(dealer, member) == (member in packing.seeded(dealer))
 
 
 @PRIMES

@@ -183,7 +183,8 @@ class MemoryLink:
 
     def _connect(self) -> None:
         """To a new process, or after the connection was dropped: the welcome says where the peer is."""
-        own, other = (self._network.sessions.get(one) for one in (self._party, self._peer))
+        sessions = self._network.sessions
+        own, other = sessions.get(self._party), sessions.get(self._peer)
         if own is None or other is None:
             return
         connection = self._network.deaths[self._peer], closed_to_shares(other)

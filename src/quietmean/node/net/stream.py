@@ -384,6 +384,9 @@ def decode_vector(raw: Payload, width: int = 8, grid: float = 0.0) -> Vector:
     """
     if len(raw) % width or (width != 8 and not grid):
         raise PeerError(f"it sent a vector of {len(raw)} bytes in values of {width}, which is not of this study")
+    if not len(raw):
+        # Of most messages of a protocol with a content of its own.
+        return np.empty(0)
     if width == 4:
         return from_units(np.frombuffer(raw, dtype="<i4"), grid)
     vector = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)

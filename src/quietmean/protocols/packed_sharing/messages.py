@@ -390,7 +390,7 @@ class ShareReader:
         for message, reached in sent:
             if message.round == DEALING and message.sender == self.target:
                 for member in reached & self.corrupt:
-                    seeded = member in packing.seeded(self.target)
+                    seeded = packing.is_seeded(self.target, member)
                     raw = message.content
                     shares[member] = expand(packing, raw, codec.blocks) if seeded else codec.read_share(raw)
         return shares

@@ -247,6 +247,10 @@ class Packing:
         """The members that get seeds from dealer number ``dealer``; never the dealer itself."""
         return tuple((dealer + 1 + offset) % self.members for offset in range(self.randoms))
 
+    def is_seeded(self, dealer: int, member: int) -> bool:
+        """Whether a member is one of :meth:`seeded`, without the list: it is asked of each message."""
+        return (member - dealer - 1) % self.members < self.randoms
+
     def unseeded(self, dealer: int) -> tuple[int, ...]:
         """The members that get numbers from dealer number ``dealer``, in rising order."""
         return tuple(sorted(set(range(self.members)) - set(self.seeded(dealer))))

@@ -171,7 +171,7 @@ class PackedSharingParty:
         shares, weights = dict(state.shares), dict(state.weights)
         for message in sorted(arrived, key=lambda message: message.sender):
             try:
-                content = self._codec.check_dealt(message.content, self._party in self._packing.seeded(message.sender))
+                content = self._codec.check_dealt(message.content, self._packing.is_seeded(message.sender, self._party))
             except ContentError:
                 continue
             if math.isfinite(message.weight) and 0 <= message.weight <= self._parameters.largest_weight:
@@ -229,7 +229,7 @@ class PackedSharingParty:
 
     def _share(self, dealer: PartyId, content: bytes) -> Elements | bytes:
         """The numbers of a share, or the seed of them."""
-        return content if self._party in self._packing.seeded(dealer) else self._codec.read_share(content)
+        return content if self._packing.is_seeded(dealer, self._party) else self._codec.read_share(content)
 
     def _has_enough(self, state: PackedSharingState) -> bytes | None:
         """Over which set there are enough sums; None if there is none."""
