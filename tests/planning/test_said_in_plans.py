@@ -204,6 +204,28 @@ def test_half_of_the_studies_are_looked_at_until_they_decide(count: int) -> None
         assert 2 * (len(seen[:-1]) - sum(seen[:-1])) <= count
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kind": "crosstab", "row": "smoker", "column": "ill", "expect": {"odds-ratio": 1.5}},
+        {"kind": "linear-regression", "formula": "age ~ bmi"},
+        {"kind": "group-means", "column": "age", "by": "smoker", "expect": {"difference": 5}},
+    ],
+)
+def test_a_power_is_known_before_all_studies_are_drawn(asked: dict[str, Any]) -> None:
+    """The same answer for every goal as the part of all studies that reject, of little noise and of much."""
+    columns = [AGE, {"name": "bmi", "low": 10, "high": 50}, SMOKER, {"name": "ill", "boolean": True}]
+    workload = StudyTerms.parse({"column": columns, "statistic": [asked], "protocol": "local-dp"}).workload
+    (statistic,), powers = workload.statistics, set()
+    for noise in (1.0, 10.0, 30.0, 1000.0):
+        expectation = Expectation(workload, noise, 1000.0, studies=30)
+        power = expectation.drawn(statistic).power
+        powers.add(power)
+        for goal in (0.02, power - 0.01, power, power + 0.01, 0.5, 0.8, 1.0):
+            assert expectation.has_power(statistic, goal) == (power >= goal), (noise, goal)
+    assert len(powers) > 1
+
+
 def test_what_is_hopeless_is_refused_with_what_would_do() -> None:
     asked = study({"kind": "correlation", "columns": ["age", "bmi"]}, {"kind": "mean", "column": "age"})
     plan = asked.plan(10)

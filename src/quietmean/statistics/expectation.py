@@ -6,6 +6,7 @@ noise, and each is decoded: so every kind of statistic has its own errors, and w
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +24,16 @@ from quietmean.statistics.columns import Column
 from quietmean.statistics.estimate import known
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.scenario import ROWS, SyntheticRecords
-from quietmean.statistics.simulated import MOST_HIDDEN, Simulated, half_of, hopeful, middle_of, reach_text, summed_up
+from quietmean.statistics.simulated import (
+    MOST_HIDDEN,
+    Simulated,
+    half_of,
+    hopeful,
+    middle_of,
+    reach_text,
+    rejects,
+    summed_up,
+)
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.workload import Workload
 
@@ -156,20 +166,30 @@ class Expectation:
         count = self._count(_TO_SEE)
         return map(hopeful, self._decoded(statistic, USUAL_SPREAD, more, less_noise, count)), count
 
-    def needed(self, statistic: Statistic, enough: Callable[[Simulated], bool]) -> tuple[float, float]:
-        """How many times as many records, and as little noise, make the drawn studies of a statistic good ``enough``.
-
-        Infinite where none does. Of a column without a guess, with a spread in the middle.
-        """
-
-        def does(more: float, less_noise: float) -> bool:
-            return enough(self.drawn(statistic, USUAL_SPREAD, more, less_noise))
-
+    def needed(self, does: Callable[[float, float], bool]) -> tuple[float, float]:
+        """How many times as many records, and as little noise, a goal needs, which ``does`` tells of both; infinite where none
+        does."""
         fewest = max(_LEAST_FACTOR, _FEWEST / self.records)
         return (
             _smallest(lambda factor: does(factor, 1.0), fewest),
             _smallest(lambda factor: does(1.0, factor), _LEAST_FACTOR),
         )
+
+    def has_power(self, statistic: Statistic, goal: float, more: float = 1.0, less_noise: float = 1.0) -> bool:
+        """Does a test at 5 % reject in this part of the drawn studies? No more of them are decoded than decide it."""
+        count = self._count(self.studies)
+        decoded = self._decoded(statistic, USUAL_SPREAD, more, less_noise, count)
+        first = next(decoded)
+        if not first.headline:
+            # Which term is tested, all of them tell together.
+            return summed_up([first, *decoded], statistic.null).power >= goal
+        yes = no = 0
+        for estimates in itertools.chain([first], decoded):
+            rejected = rejects(estimates, first.headline[0], statistic.null) == 1
+            yes, no = yes + rejected, no + (not rejected)
+            if yes / count >= goal or (count - no) / count < goal:
+                break
+        return yes / count >= goal
 
     def assumed(self, statistic: Statistic) -> dict[str, float]:
         """The standard deviations that :meth:`needed` takes for columns of which nobody guessed one, by name."""

@@ -84,12 +84,13 @@ def _row(estimates: Estimates, term: str, null: float | None) -> tuple[float, fl
         _width(estimates.of_noise[index]),
         population,
         float(noise_over_sampling(estimates)[index]),
-        _rejects(estimates, index, null),
+        rejects(estimates, term, null),
     )
 
 
-def _rejects(estimates: Estimates, index: int, null: float | None) -> float:
+def rejects(estimates: Estimates, term: str, null: float | None) -> float:
     """Whether the test of a term rejects, or that of the statistic, or its interval of the population; NaN without any."""
+    index = estimates.terms.index(term)
     if estimates.p_value is not None and not np.isnan(estimates.p_value).all():
         return float(estimates.p_value[index] < _LEVEL)
     # Cochran's Q is left out: whether sites differ is another question than the headline's.

@@ -289,13 +289,15 @@ class Forecast:
                 if goal is None:
                     continue
 
-                def enough(drawn: Simulated, aim: str = aim, goal: float = goal) -> bool:
-                    return drawn.width <= goal if aim == "width" else drawn.power >= goal
+                def does(more: float, less: float, one: Statistic = statistic, aim: str = aim, goal: float = goal) -> bool:
+                    if aim == "power":
+                        return self.expectation.has_power(one, goal, more, less)
+                    return self.expectation.drawn(one, USUAL_SPREAD, more, less).width <= goal
 
                 if aim == "power" and (untested := self._untested(statistic)):
                     needed.append(Needed(statistic.text, "", aim, goal, None, None, None, reason=untested))
                     continue
-                more, less_noise = self.expectation.needed(statistic, enough)
+                more, less_noise = self.expectation.needed(does)
                 possible = math.isfinite(more)
                 needed.append(
                     Needed(
