@@ -50,6 +50,12 @@ def test_it_ends_with_the_result_of_all_who_answered(study: Path, capsys: pytest
     assert not [path for path in Path("day").rglob("*") if path.is_file() and b"PRIVATE KEY-----\n" in path.read_bytes()]
 
 
+def test_without_a_number_all_of_few_vouchers_answer(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study.write_text(study.read_text().replace("vouchers = 40", "vouchers = 5").replace("minimum = 35", "minimum = 2"))
+    main(["demo", str(study), "--out", "day"])
+    assert "5 made-up people of 5 with vouchers answered" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

@@ -305,7 +305,7 @@ def demo_command(
     study
         The study file of a survey with vouchers.
     number
-        How many made-up people answer it, 30 by default.
+        How many made-up people answer it. Default: 30, or as many as have vouchers.
     out
         New folder for the data, the receipt and the pages.
     details
@@ -321,21 +321,27 @@ def demo_command(
             output(data, "the data", "--out", ends=(".csv",)).write(patients())
             run = ["run", str(data), *shlex.split(_QUESTION)]
         else:
-            run = ["result", *_rehearsed(study, 30 if number is None else number, out)]
+            run = ["result", *_rehearsed(study, number, out)]
     run += ["--out", str(out / "run"), *["--details"] * details]
     err.print("$ " + shlex.join(["quietmean", *run]), soft_wrap=True)
     main(run)
 
 
-def _rehearsed(study: Path, number: int, out: Path) -> list[str]:
+# Who answer a rehearsed survey, unless it has fewer vouchers.
+_PEOPLE = 30
+
+
+def _rehearsed(study: Path, number: int | None, out: Path) -> list[str]:
     """A rehearsed survey: its sealed study, and the files from which anybody opens its result."""
     for module in ("starlette", "uvicorn"):
         import_extra(module, "desk", "a drop")
     from quietmean.cli.rehearsal import RehearsedSurvey
 
     terms = StudyTerms.load(study)
+    vouchers = None if terms.committee is None else terms.committee.vouchers
+    people = min(_PEOPLE, vouchers or _PEOPLE) if number is None else number
     with TemporaryDirectory() as secrets:
-        files = RehearsedSurvey(terms, number, out, Path(secrets)).run()
+        files = RehearsedSurvey(terms, people, out, Path(secrets)).run()
     return [str(out / "study.sealed"), *map(str, files)]
 
 
