@@ -50,7 +50,7 @@ LINES = {
     "verify attack": "verify attack other.receipt.json --target 0 --corrupt 1 --trials 200",
     "schema": "schema result",
     "completion": "completion bash",
-    "demo": "demo vouched.toml --out new",
+    "demo": "demo --out new",
 }
 SEED = 20261126
 # Of two files that are wrong together.
