@@ -71,17 +71,77 @@ def looks(kind: str, studies: int, noisy: float = 1.0) -> list[tuple[Array, dict
      ("losses", 1.6), ("small", 1.6)],
 )  # fmt: skip
 def test_nearly_all_values_lie_between_bounds_that_are_hardly_wider_than_they(kind: str, widest: float) -> None:
-    """At most 3 % of the values lie outside in 9 of 10 studies, or `cut` says so, and never 10 %; against the central 99 %."""
+    """At most 1 % of the values lie outside in 9 of 10 studies, flagged or not, and never 10 %; against the central 99 %."""
     many = looks(kind, 10)
     outside, widths = [], []
-    for values, told, flags in many:
+    for values, told, _ in many:
         lost = float(((values < told["lower-bound"]) | (values > told["upper-bound"])).mean())
         assert lost < 0.1
-        outside.append(0.0 if "cut" in flags else lost)
+        outside.append(lost)
         first, last = np.quantile(values, [0.005, 0.995])
         widths.append((told["upper-bound"] - told["lower-bound"]) / (last - first))
-    assert np.quantile(outside, 0.9) < 0.03
+    assert np.quantile(outside, 0.9) < 0.01
     assert np.median(widths) < widest
+
+
+@pytest.mark.parametrize("kind", ["ages", "incomes", "losses", "temperatures"])
+def test_a_mean_between_proposed_bounds_is_nearly_as_good_as_with_bounds_that_know_the_values(kind: str) -> None:
+    """Noise, sampling, and what is lost on both sides: in 9 of 10 looks at most 1.3 times the least that bounds can have.
+
+    The noise is that of nine times the look's mu^2. Edges that leave out 0.5 % alone have up to 1.6 times of it for incomes.
+    """
+
+    def error(values: Array, low: float, high: float) -> float:
+        lost = np.maximum(low - values, 0).mean() + np.maximum(values - high, 0).mean()
+        noise = np.sqrt(1.2) * (high - low) / (3 * MU * RECORDS)
+        return float(np.sqrt(lost**2 + noise**2 + np.clip(values, low, high).var() / RECORDS))
+
+    ratios = []
+    for values, told, _ in looks(kind, 10):
+        parts = np.array([0.0, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03])
+        lows, highs = np.quantile(values, parts), np.quantile(values, 1 - parts)
+        best = min(error(values, low, high) for low in lows for high in highs)
+        ratios.append(error(values, told["lower-bound"], told["upper-bound"]) / best)
+    assert np.quantile(ratios, 0.9) < 1.3
+
+
+def awkward(kind: str, rng: np.random.Generator, count: int) -> Array:
+    match kind:
+        case "mostly zero":
+            return np.where(rng.random(count) < 0.7, 0.0, rng.lognormal(5, 1, count))
+        case "powers":
+            return 1 + rng.pareto(1.5, count)
+        case "two groups":
+            return np.where(rng.random(count) < 0.95, rng.normal(10, 1, count), rng.normal(500, 5, count))
+        case "both sides":
+            return rng.standard_t(3, count)
+        case "calendar years":
+            return np.floor(rng.normal(1990, 5, count))
+    return np.full(count, -3.3)
+
+
+@pytest.mark.parametrize("kind", ["mostly zero", "powers", "two groups", "both sides", "calendar years", "one negative value"])
+@pytest.mark.parametrize("count", [40, 400, 10_000])
+def test_of_awkward_values_few_lie_outside_or_nothing_is_told(kind: str, count: int) -> None:
+    """Four looks each: bounds hold 95 % of the values of 10,000, and of fewer half, with `cut` where it is not 95 %."""
+    rng, workload = np.random.default_rng([SEED, count, len(kind)]), look("first-look(x)")
+    noise = workload.sensitivity / MU * np.sqrt(1.2) / count
+    for _ in range(4):
+        values = awkward(kind, rng, count)
+        mean = workload.sums(values[:, None], np.full(count, 1 / count)) + noise * rng.standard_normal(workload.dimension)
+        estimates = workload.decode(mean, noise, float(count))[0].estimates
+        low, high = estimates.value[:2]
+        if np.isnan(low):
+            assert count < RECORDS
+            continue
+        assert count > 40
+        # Nothing but 0 is seen where few are not: no bounds to use.
+        assert low < high or (low == high == 0 and kind == "mostly zero" and count < RECORDS)
+        inside = ((low <= values) & (values <= high)).mean()
+        assert inside > (0.95 if count == RECORDS else 0.5)
+        assert inside > 0.95 or {flag.code for flag in estimates.flags} & {"cut"}
+        if kind == "calendar years" and count == RECORDS:
+            assert high - low < 200
 
 
 def test_a_lower_bound_lies_below_an_upper_one_where_noise_hides_nearly_all() -> None:

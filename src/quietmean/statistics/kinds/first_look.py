@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from quietmean.statistics.estimate import ASK_FOR_MORE, NOT_IDENTIFIED, Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.features.block import LEAST_PRESENT
+from quietmean.statistics.long_tails import Tails, cut_points
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.tails import Z
 
@@ -24,9 +26,18 @@ from quietmean.statistics.tails import Z
 _LEAST_POWER, _MOST_POWER = -40, 60
 # Cells between two bounds that are known to be too wide, coarse and fine.
 _COARSE, _FINE = 32, 1024
-# What is proposed leaves out this part of the records on either side, or a deviation of the noise if that is more. Further out
-# cells together stand out from so many on.
-_PART, _DEVIATIONS = 0.005, 2.0
+# Before tails are fitted, bounds leave out this part of the records on either side, or a deviation of the noise if that is more.
+# Further out cells together stand out from so many on.
+_PART, _DEVIATIONS = 0.005, 3.0
+# Bounds are for a mean in a study with nine times the look's mu^2: its noise per width, in deviations of one cell here.
+_OF_MEAN = 1 / 6
+# This part of the values is a tail, where it has so many deviations. Bounds may go so many coarse cells beyond it.
+_TAIL, _DEVIATIONS_OF_TAIL, _BEYOND = 0.4, 4.0, 1
+# Bounds are chosen for the median of the losses that may be. Where the loss that is exceeded with one chance in twenty makes the
+# error of the mean so many times as large, it is said.
+_CHOSEN, _UPPER, _WORSE = 0.5, 0.95, 1.3
+# The part of the values that is more than a deviation above the middle.
+_ONE_DEVIATION = 0.16
 # The chance that any empty cell of a look stands out: so small that one in a hundred of a hundred columns has none. And how many
 # cells are looked at together beyond those that do.
 _BY_CHANCE, _TOGETHER = 1e-4, (1, 2, 4, 8)
@@ -70,8 +81,11 @@ class FirstLook(Statistic):
 
     A column that no question gives a domain may be any number. Two tables are released: of signed powers of two, and of finer
     cells in each; of a column between bounds that are known to be too wide, of 32 and 1,024 cells. One record is in one cell of
-    each, so that cells cost no noise. The bounds are edges: below the lower one lie 0.5 % of the records at most, or what a
-    deviation of the noise cannot tell from that; likewise above the upper one. Where no cell stands out nothing is known.
+    each, so that cells cost no noise. The bounds are edges. First those beyond which 0.5 % of the records lie at most on either
+    side, or what a deviation of the noise cannot tell from that. Then they move outwards to where noise and what is lost beyond
+    them make the least error of a mean, with the tails that the cells allow (:mod:`~quietmean.statistics.long_tails`). They go
+    one coarse cell beyond values that stand out at most, and not beyond 0 where no value is seen there. Where no cell stands out
+    nothing is known.
     """
 
     name = "first-look"
@@ -101,12 +115,14 @@ class FirstLook(Statistic):
             unknown = [Estimate.unknown(term, ends) for term, ends in zip(terms, limits, strict=True)]
             flag = Flag(NOT_IDENTIFIED, text, terms)
             return Estimates.of([*unknown, look.missing()], flags=[flag], noise_only=True, headline=(OUTSIDE,))
-        lows, highs, outside = span
+        lows, highs, outside, worse = span
         left_out = Estimate.normal(OUTSIDE, *look.part(look.fine, outside), 0.0, (0.0, 1.0))
         flags = []
-        if left_out.of_noise[1] > _CUT:
-            text = f"up to {left_out.of_noise[1]:.0%} of the values may lie outside of what is proposed. {ASK_FOR_MORE}"
-            flags.append(Flag("cut", text, (LOW, HIGH)))
+        if worse or left_out.of_noise[1] > _CUT:
+            text = f"up to {left_out.of_noise[1]:.0%} of the values may lie outside of what is proposed"
+            if left_out.of_noise[1] <= _CUT:
+                text = f"values that noise hides may lie outside, and make the error of a mean {_WORSE:g} times as large"
+            flags.append(Flag("cut", f"{text}. {ASK_FOR_MORE}", (LOW, HIGH)))
         # What costs next to nothing is more useful as a bound: 0.
         near = _NEAR_ZERO * (highs[0] - lows[0])
         lows, highs = [0.0 if 0 < low <= near else low for low in lows], [0.0 if -near <= high < 0 else high for high in highs]
@@ -139,6 +155,22 @@ def stands_out(cells: int) -> float:
     return float(special.ndtri(1 - _BY_CHANCE / cells))
 
 
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Fine ``edges`` outwards, negated where they fall, the ``tails``, and how far a deviation reaches."""
+
+    edges: Array
+    tails: Tails | None
+    deviation: float
+
+    def candidates(self, edge: float) -> Array:
+        """This edge, and all farther out."""
+        return np.append(edge, self.edges[self.edges > edge])
+
+    def lost(self, edges: Array, chance: float) -> Array:
+        return np.zeros(len(edges)) if self.tails is None else self.tails.lost(edges, chance)
+
+
 class _Look:
     """What is known of the cells of one column."""
 
@@ -147,6 +179,8 @@ class _Look:
         self._coarse_edges, self._fine_edges = (np.array(table.axes[0].edges) for table in (coarse, fine))
         # The part of all that has a value, of which all others are parts.
         self._present = released.weighted(coarse, coarse.complete)
+        self._records = max(released.weight * self._present[0], 1.0)
+        self._both_signs, self._smallest = coarse.axes[0].column.may_be_any, 2.0**_LEAST_POWER
 
     def missing(self) -> Estimate:
         """The part of the records without a value; not known where nobody knows how many there are."""
@@ -170,10 +204,10 @@ class _Look:
         whole = self._present[0]
         return value / whole, (error / whole) ** 2
 
-    def span(self) -> tuple[list[float], list[float], Mask] | None:
+    def span(self) -> tuple[list[float], list[float], Mask, bool] | None:
         """The two edges that are proposed, each with where noise may have moved it, and which fine cells lie outside.
 
-        None where no cell stands out.
+        Then whether tails may lie outside that make the error of a mean 1.3 times as large. None where no cell stands out.
         """
         # The last cell is of what is missing. Cell k is before edge k; the first and the last of these have no end.
         (present, error), weight = self._present, self._released.weight
@@ -189,13 +223,62 @@ class _Look:
         edges = self._coarse_edges
         low = [float(edges[0])] * 3 if first == 0 else self._refined(first, below=True)
         high = [float(edges[-1])] * 3 if last >= len(edges) else self._refined(last, below=False)
+        worse = False
         if low[0] >= high[0]:
             # Noise hides where in their cells all are.
             low, high = [float(edges[max(first - 1, 0)])] * 3, [float(edges[min(last, len(edges) - 1)])] * 3
+        else:
+            sides = (
+                self._side(first, last, float(np.median(errors)), below=True),
+                self._side(first, last, float(np.median(errors))),
+            )
+            low[0], high[0], worse = self._with_tails(low[0], high[0], sides, float(np.median(errors)))
         outside = np.zeros(self.fine.size, dtype=np.bool_)
         outside[: int(np.searchsorted(self._fine_edges, low[0])) + 1] = True
         outside[int(np.searchsorted(self._fine_edges, high[0])) + 1 : -1] = True
-        return low, high, outside
+        return low, high, outside, worse
+
+    def _side(self, first: int, last: int, error: float, *, below: bool = False) -> _Side:
+        """The values of one tail, upwards, or downwards and then negated."""
+        fine, ends = self._fine_edges, np.searchsorted(self._fine_edges, self._coarse_edges)
+        least, most, beyond = max(first - 1, 0), min(last, len(ends) - 1), _BEYOND
+        if below:
+            places = np.arange(ends[max(least - beyond, 0)], ends[most] + 1)[::-1]
+            # Where no value below 0 is seen, there are none.
+            negative = self._both_signs and self._coarse_edges[least] >= -self._smallest
+            places = places[fine[places] >= -self._smallest] if negative else places
+            edges = -fine[places]
+        else:
+            places = np.arange(ends[least], ends[min(most + beyond, len(ends) - 1)] + 1)
+            positive = self._both_signs and self._coarse_edges[most] <= self._smallest
+            places = places[fine[places] <= self._smallest] if positive else places
+            edges = fine[places]
+        inside = int(np.flatnonzero(places == ends[least if below else most])[0])
+        cells = np.maximum(places[:-1], places[1:])
+        parts = self._released.mean(self.fine)[cells] / self._present[0]
+        outer = np.append(np.cumsum(parts[:inside][::-1])[::-1], 0.0)
+        start, deviation = (int(np.flatnonzero(outer <= part * outer[0])[0]) for part in (_TAIL, _ONE_DEVIATION))
+        side = _Side(edges, None, float(edges[deviation] - edges[start]))
+        if outer[start] < _DEVIATIONS_OF_TAIL * error or start > len(edges) - 2:
+            return side
+        middle = int(np.flatnonzero(outer <= outer[start] / 2)[0])
+        half = float(max(edges[middle], edges[start + 1]) - edges[start])
+        cuts = start + np.array(cut_points(edges[start:], half))
+        sums = np.zeros((len(cuts) - 1, self.fine.size))
+        for own, (begin, end) in zip(sums, pairwise(cuts.tolist()), strict=True):
+            own[cells[begin:end]] = 1.0
+        tails = Tails.fitted(edges[cuts], *self.parts(self.fine, sums), float(outer[start]), half, self._records)
+        return replace(side, tails=tails)
+
+    def _with_tails(self, low: float, high: float, sides: tuple[_Side, _Side], error: float) -> tuple[float, float, bool]:
+        """The edges at or beyond these with the least error of a mean, and whether more may lie beyond them."""
+        below, above = (side.candidates(edge) for side, edge in zip(sides, (-low, high), strict=True))
+        lost = [side.lost(edges, _CHOSEN) for side, edges in zip(sides, (below, above), strict=True)]
+        noise = _OF_MEAN * error * (below[:, None] + above)
+        at, to = np.unravel_index(int(np.argmin((lost[0][:, None] + lost[1]) ** 2 + noise**2)), noise.shape)
+        own = noise[at, to] ** 2 + max(side.deviation for side in sides) ** 2 / self._records
+        more = float(sides[0].lost(below[at : at + 1], _UPPER)[0] + sides[1].lost(above[to : to + 1], _UPPER)[0])
+        return -float(below[at]), float(above[to]), more**2 + own > _WORSE**2 * own
 
     def _farther(self, first: int, last: int) -> tuple[int, int]:
         """Cells further out that stand out only together with those between."""
@@ -223,8 +306,9 @@ class _Look:
         # From the coarse edge to each: cell k + 1 begins at edge k.
         sums = [(places > first) & (places <= edge) if below else (places > edge) & (places <= last) for edge in inner]
         parts, errors = self.parts(self.fine, np.array(sums, dtype=np.float64))
-        found = []
+        # Where noise may hide more than is cut, the coarse edge is all that is known.
+        told, found = errors <= _CUT, []
         for moved in (0.0, Z, -Z):
-            empty = inner[parts + moved * errors <= np.maximum(_PART, errors)]
+            empty = inner[told & (parts + moved * errors <= np.maximum(_PART, errors))]
             found.append(float(fine[(empty.max() if below else empty.min()) if len(empty) else (first if below else last)]))
         return found
