@@ -144,6 +144,20 @@ def test_of_awkward_values_few_lie_outside_or_nothing_is_told(kind: str, count: 
             assert high - low < 200
 
 
+@pytest.mark.parametrize("ask", ["first-look(x)", "first-look(x in -1000..1000)"])
+@pytest.mark.parametrize("noisy", [0.0, 1.0])
+def test_a_look_is_answered_whatever_the_values_are(ask: str, noisy: float) -> None:
+    """Without noise too, as for what is true beside an answer; and where all values are beyond bounds, of which none is told."""
+    rng, workload = np.random.default_rng(SEED), look(ask)
+    for count in (60, 150, 2000):
+        noise = noisy * workload.sensitivity / MU * np.sqrt(1.2) / count
+        for kind in ("mostly zero", "powers", "two groups", "calendar years", "one negative value"):
+            values = awkward(kind, rng, count)
+            mean = workload.sums(values[:, None], np.full(count, 1 / count)) + noise * rng.standard_normal(workload.dimension)
+            low, high = workload.decode(mean, noise, float(count))[0].estimates.value[:2]
+            assert np.isnan(low) if kind == "calendar years" and "in" in ask else np.isnan(low) or low <= high
+
+
 def test_a_lower_bound_lies_below_an_upper_one_where_noise_hides_nearly_all() -> None:
     """Of 189 records the fullest cell has six deviations of the noise: 40 looks know bounds or say so."""
     rng, workload = np.random.default_rng(SEED), look("first-look(x)")

@@ -51,7 +51,8 @@ class Tails:
         with np.errstate(divide="ignore"):
             beyond = np.where(reach > 0, reach ** (-1 / shapes[:, None]), 0.0)
         expected = mass * (beyond[:, :-1] - beyond[:, 1:])
-        variances = errors**2 + expected / records
+        # A record more or less in a cell is chance, without noise too.
+        variances = errors**2 + (expected + 1 / records) / records
         likely = -((parts - expected) ** 2 / variances + np.log(variances)).sum(axis=1) / 2
         likely -= (shapes / _DEVIATION) ** 2 / 2
         weights = np.exp(likely - likely.max())

@@ -221,6 +221,9 @@ class _Look:
             return None
         first, last = self._farther(int(found[0]), int(found[-1]))
         edges = self._coarse_edges
+        if first >= len(edges) or last == 0:
+            # All are beyond bounds that were thought to be too wide.
+            return None
         low = [float(edges[0])] * 3 if first == 0 else self._refined(first, below=True)
         high = [float(edges[-1])] * 3 if last >= len(edges) else self._refined(last, below=False)
         worse = False
@@ -257,7 +260,7 @@ class _Look:
         cells = np.maximum(places[:-1], places[1:])
         parts = self._released.mean(self.fine)[cells] / self._present[0]
         outer = np.append(np.cumsum(parts[:inside][::-1])[::-1], 0.0)
-        start, deviation = (int(np.flatnonzero(outer <= part * outer[0])[0]) for part in (_TAIL, _ONE_DEVIATION))
+        start, deviation = (int(np.flatnonzero(outer <= part * max(outer[0], 0.0))[0]) for part in (_TAIL, _ONE_DEVIATION))
         side = _Side(edges, None, float(edges[deviation] - edges[start]))
         if outer[start] < _DEVIATIONS_OF_TAIL * error or start > len(edges) - 2:
             return side
