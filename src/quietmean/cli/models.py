@@ -16,7 +16,7 @@ from quietmean.cli.study_options import NO_TARGET_OPTIONS, TargetOptions
 from quietmean.core.errors import InputError, named
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
-from quietmean.core.readable import delta_shown, epsilon_shown, error_text, indented, percent_text
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, error_text, indented, percent_text
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols import configure
@@ -91,7 +91,7 @@ def run_model(
 
     begun = time.monotonic()
     records = [np.asarray(part) for part in parts]
-    with progress(f"{len(parts)} parties, {model.rounds} rounds"):
+    with progress(f"{len(parts)} parties, {count_of(model.rounds, 'round')}"):
         session = model.fit_parts(records, leaves)
     counted = np.sum([execution.contributors() for execution in model.executions], axis=0)
     receipt = folder / "receipt.json"
@@ -155,13 +155,13 @@ def expected_of_model(study: SessionStudy, parties: int, records: int | None) ->
 
 def planned_model(document: Mapping[str, Any]) -> list[str]:
     """The first screen of what :func:`expected_of_model` makes."""
-    expected, parties = document["expected"], document["parties"]
+    expected, parties, rounds = document["expected"], document["parties"], count_of(document["rounds"], "round")
     ends = {term: expected["interval_population"][term] for term, value in expected["estimate"].items() if value is not None}
     widths = {term: f"interval +-{error_text((high - low) / 2)}" for term, (low, high) in ends.items()}
     terms = [f"    {term}: {widths.get(term, 'hidden')}" for term in expected["terms"]]
     cost = f"epsilon {epsilon_shown(document['epsilon'])} (delta {delta_shown(document['delta'])}) per record"
     return [
-        f"{parties} parties, {document['records']:,} records, {document['protocol']}, {document['rounds']} rounds",
+        f"{parties} parties, {count_of(document['records'], 'record')}, {document['protocol']}, {rounds}",
         *indented("", document["question"], 2),
         *terms,
         *indented("", f"Expected 95 % intervals, an estimate. They cover sampling and noise. {_MADE_UP}", 0),
