@@ -9,8 +9,8 @@ from typing import Any
 
 from quietmean.node.net import Identity
 from quietmean.planning import Plan
+from quietmean.studies.agreement.contribution import with_own_program
 from quietmean.studies.agreement.invitation import Invitation
-from quietmean.studies.agreement.program import program_digest
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
@@ -49,7 +49,7 @@ class CommitteeStudy:
             path = keys_path(self.key(name), self.invitation.digest)
             self.keys[name] = StudyKeys.make(path, self.invitation, identity, name, address, member=member)
         sealed = Sealed.make(self.invitation, [keys.entry for keys in self.keys.values()], convener)
-        self.sealed = sealed.with_program(program_digest(sealed.study.workload, sealed.choice().plan), convener)
+        self.sealed = with_own_program(sealed, sealed.choice().plan, convener)
         self.path = self.folder / "study.sealed"
         self.path.write_bytes(self.sealed.signed.to_file())
 

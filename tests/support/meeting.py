@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.node import Identity
-from quietmean.studies.agreement.any_study import any_of_tables
+from quietmean.studies.agreement.any_study import any_of_tables, has_committee
+from quietmean.studies.agreement.contribution import with_own_program
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
@@ -26,7 +27,8 @@ class Meeting:
 
     def seal(self) -> Sealed:
         convener = next(iter(self.identities.values()))
-        return Sealed.make(self.invitation, [one.entry for one in self.keys.values()], convener)
+        sealed = Sealed.make(self.invitation, [one.entry for one in self.keys.values()], convener)
+        return with_own_program(sealed, sealed.choice().plan, convener) if has_committee(sealed.terms) else sealed
 
 
 def meet(

@@ -15,8 +15,8 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.node import Identity
+from quietmean.studies.agreement.contribution import with_own_program
 from quietmean.studies.agreement.invitation import Invitation
-from quietmean.studies.agreement.program import program_digest
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys
 from support.outcomes import finished
@@ -141,7 +141,7 @@ def _seal_vouched() -> None:
             for port, name in enumerate(("m1", "m2", "m3", "m4"), 21)
         ]
     sealed = Sealed.make(invitation, [each.entry for each in keys], convener)
-    sealed = sealed.with_program(program_digest(sealed.study.workload, sealed.choice().plan), convener)
+    sealed = with_own_program(sealed, sealed.choice().plan, convener)
     Path("vouched.sealed").write_bytes(sealed.signed.to_file())
 
 

@@ -21,9 +21,9 @@ from quietmean.core.readable import ShortFact, count_of, indented, marked, some_
 from quietmean.node.monitor import read_status, status_path
 from quietmean.node.net import KEY_PREFIX, Purpose, public_key_bytes
 from quietmean.studies.agreement.any_study import facts_of, has_committee, load_any
+from quietmean.studies.agreement.contribution import with_own_program
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.invitation import Entry, Invitation
-from quietmean.studies.agreement.program import program_digest
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document, read_bounded
@@ -277,8 +277,7 @@ def seal_command(
     Distrusted().refuse(sealed.holders())
     with progress("calibrating the noise"):
         choice = require_sealable(sealed, datetime.now(UTC))
-    if has_committee(sealed.terms) and (program := program_digest(sealed.study.workload, choice.plan)):
-        sealed = sealed.with_program(program, identity)
+    sealed = with_own_program(sealed, choice.plan, identity)
     if (above := choice.plan.above_target) is not None:
         warn(f"{above}; each party has to accept that, with --a-priori-above-target")
     output_file.write(sealed.signed.to_file())

@@ -36,10 +36,10 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.noise import SecureNoise
 from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.studies.agreement.contribution import DropLog, DropReceipt, session_of
+from quietmean.studies.agreement.contribution import DropLog, DropReceipt, session_of, with_own_program
 from quietmean.studies.agreement.deadlines import CommitteeTerms
 from quietmean.studies.agreement.invitation import Invitation
-from quietmean.studies.agreement.program import EncodingProgram, program_digest
+from quietmean.studies.agreement.program import EncodingProgram
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
@@ -117,7 +117,7 @@ class RehearsedSurvey:
     def sealed(self) -> Sealed:
         sealed = Sealed.make(self.invitation, [keys.entry for _, keys in self._members.values()], self._coordinator)
         choice = require_sealable(sealed, datetime.now(UTC))
-        return sealed.with_program(program_digest(sealed.study.workload, choice.plan), self._coordinator)
+        return with_own_program(sealed, choice.plan, self._coordinator)
 
     @cached_property
     def choice(self) -> Choice:

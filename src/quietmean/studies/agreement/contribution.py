@@ -23,6 +23,7 @@ from quietmean.protocols.committee.keys import DIGEST_BYTES
 from quietmean.protocols.committee.lists import DropChain
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.program import program_digest, require_program
 from quietmean.studies.agreement.sealed import Sealed
@@ -262,6 +263,12 @@ def sharing_of(plan: Plan) -> CommitteeSharing:
             f"the plan is for {plan.protocol.name}, but the study has a committee. Make one with quietmean plan --study."
         )
     return plan.protocol
+
+
+def with_own_program(sealed: Sealed, plan: Plan, convener: Identity) -> Sealed:
+    """Return the seal with the encoding program of its plan, as the convener signs it; as it is where it has none."""
+    program = program_digest(sealed.study.workload, plan) if has_committee(sealed.terms) else ""
+    return sealed.with_program(program, convener) if program else sealed
 
 
 def session_of(sealed: Sealed, plan: Plan) -> CommitteeSession:
