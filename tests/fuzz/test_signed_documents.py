@@ -24,6 +24,7 @@ import pytest
 from quietmean.core import codec
 from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
+from quietmean.form.signed_page import SignedPage
 from quietmean.node.net import Identity
 from quietmean.node.net.identity import Purpose
 from quietmean.studies.agreement.contribution import Contribution, DropPlace, DropReceipt
@@ -138,6 +139,12 @@ def kinds() -> dict[str, Kind]:
             in_file(lambda path: DropReceipt.of_file(path.read_bytes())),
             DropReceipt.sign(HOSTILE, "ab" * 32, DROP.public_key, DropPlace("cd" * 32, 1, "ef" * 32), 1.0).signed,
         ),
+        "page": Kind(
+            Purpose.COMMITTEE_PAGE,
+            "form/signed_page.py",
+            lambda signed, folder: SignedPage.verified(signed, sealed),
+            SignedPage.sign(b"<!doctype html>", sealed, HOSTILE, "0.1.0").signed,
+        ),
         "entry of a log": Kind(Purpose.AUDIT, "studies/party/audit.py", audited, Signed.sign(Purpose.AUDIT, entry, HOSTILE)),
     }
 
@@ -149,7 +156,8 @@ def written(folder: Path, content: bytes) -> Path:
 
 
 NAMES = (
-    "invitation", "entry", "sealed study", "contribution", "revocation", "approval", "voucher", "receipt", "entry of a log",
+    "invitation", "entry", "sealed study", "contribution", "revocation", "approval", "voucher", "receipt", "page",
+    "entry of a log",
 )  # fmt: skip
 
 

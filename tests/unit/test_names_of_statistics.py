@@ -68,7 +68,7 @@ SAME = {
 }  # fmt: skip
 LEADS = (
     "fisher(smoker, died)", "fisher.test(smoker, died)", "Fisher's exact test(smoker, died)", "wilcoxon(age, by=arm)",
-    "wilcox.test(age ~ arm)", "signed-rank(before, after)", "kendall(age, bmi)", "ks.test(age, arm)", "glm(died ~ age + bmi)",
+    "wilcox.test(age ~ arm)", "signed-rank(before, after)", "kendall(age, bmi)", "ks.test(age, arm)",
     "poisson(died, days)", "min(age)", "max(age)", "range(age)", "mode(age)", "percentile(age, 90)", "percentiles(age, 5 95)",
     "ci(age)",
     "se(age)", "brier(score, died)", "table(sex, smoker)", "tab(sex, smoker)", "linear-regression(bmi, age)",

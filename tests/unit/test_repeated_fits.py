@@ -50,7 +50,7 @@ def test_records_that_are_fitted_again_are_told() -> None:
 
 
 def test_every_fold_but_the_first_is_told() -> None:
-    rows, labels = records(103)
+    rows, labels = records(103, 600)
     assert how_often(AGAIN, lambda: cross_val_score(logistic(), rows, labels, cv=3)) == 2
 
 

@@ -16,7 +16,7 @@ from quietmean.cli.study_options import NO_TARGET_OPTIONS, TargetOptions
 from quietmean.core.errors import InputError, named
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
-from quietmean.core.readable import count_of, delta_shown, epsilon_shown, error_text, indented, percent_text
+from quietmean.core.readable import count_of, delta_shown, either_side, epsilon_shown, error_text, indented, percent_text
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols import configure
@@ -157,7 +157,7 @@ def planned_model(document: Mapping[str, Any]) -> list[str]:
     """The first screen of what :func:`expected_of_model` makes."""
     expected, parties, rounds = document["expected"], document["parties"], count_of(document["rounds"], "round")
     ends = {term: expected["interval_population"][term] for term, value in expected["estimate"].items() if value is not None}
-    widths = {term: f"interval +-{error_text((high - low) / 2)}" for term, (low, high) in ends.items()}
+    widths = {term: f"interval {either_side(error_text((high - low) / 2))}" for term, (low, high) in ends.items()}
     terms = [f"    {term}: {widths.get(term, 'hidden')}" for term in expected["terms"]]
     cost = f"epsilon {epsilon_shown(document['epsilon'])} (delta {delta_shown(document['delta'])}) per record"
     return [
