@@ -30,6 +30,7 @@ from quietmean.statistics import (
     read_text,
     registry,
 )
+from quietmean.statistics.coding import what_did_not_fit
 from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.models import MODELS, model_named
 from quietmean.studies.agreement.study import StudyTerms
@@ -118,6 +119,19 @@ def test_answers_as_json() -> None:
     assert 0 <= low < 45 - 1.96 < 45 + 1.96 < high <= 100
     assert (told["interval_level"], told["flags"]) == (0.95, ["filled-in"])
     assert list(column_means(answers)) == ["age", "weight"]
+
+
+def test_cells_that_hold_no_level_are_missing_and_not_clamped() -> None:
+    """They have no nearest bound: only numbers do."""
+    columns = Columns(
+        [Column(name="age", low=0, high=10), Column(name="sex", levels=("f", "m")), Column(name="ill", boolean=True)]
+    )
+    workload = Workload(columns, (parse_statistic(read_text("crosstab(sex, ill)")),), PrivacyUnit.RECORD)
+    encoded = workload.encode(np.array([[12.0, -1, 1], [3, 0, -1], [4, 1, 0], [5, np.nan, 1]]))
+    assert (encoded.clamped, encoded.missing) == (1, 3)
+    assert what_did_not_fit([encoded])[0].startswith(
+        "1 value lies outside its bounds and counts as the nearest bound and 3 cells count"
+    )
 
 
 def test_values_outside_are_clamped_and_missing_ones_are_the_centre() -> None:

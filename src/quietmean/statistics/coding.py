@@ -364,7 +364,7 @@ class _Sums:
         for rows in self._groups.rows():
             ones = np.ones(len(rows), dtype=np.int64)
             self._add(rows, ones, self.left)
-            seen += _strange(self._workload, rows, ones)
+            seen += strange_cells(self._workload, rows, ones)
             count += len(rows)
         self._require_all(count)
         self.strange = seen
@@ -376,7 +376,7 @@ class _Sums:
         seen, count = np.zeros_like(self.strange), 0
         for rows, counts in pieces:
             self._add(rows, counts, features)
-            seen += _strange(self._workload, rows, counts)
+            seen += strange_cells(self._workload, rows, counts)
             count += int(counts.sum())
         self._require_all(count)
         counted = [column.name in question.columns for column in self._workload.columns]
@@ -397,9 +397,11 @@ class _Sums:
             )
 
 
-def _strange(workload: Asked, rows: Array, counts: Ints) -> Ints:
+def strange_cells(workload: Asked, rows: Array, counts: Ints) -> Ints:
     """How many values are outside their bounds, and how many are missing, by column: (2, columns)."""
-    strange: Ints = np.array([counts @ workload.outside(rows), counts @ np.isnan(rows)], dtype=np.int64)
+    # A cell that holds none of the levels counts as missing: it has no nearest one.
+    outside, levels = workload.outside(rows), np.array([not column.numeric for column in workload.columns])
+    strange: Ints = np.array([counts @ (outside & ~levels), counts @ (np.isnan(rows) | outside & levels)], dtype=np.int64)
     return strange
 
 

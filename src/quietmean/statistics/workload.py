@@ -18,7 +18,7 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.coding import Decoder, Encoded, Groups, sums_of
+from quietmean.statistics.coding import Decoder, Encoded, Groups, strange_cells, sums_of
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.domains import domain_of_sums, scaled_domain
 from quietmean.statistics.estimate import Flag, merged
@@ -271,7 +271,8 @@ class Workload:
             grouped, rows = (piece, piece.values) if isinstance(piece, Grouped) else (None, piece)
             if (grouped is not None) != self.of_persons:
                 raise InputError("rows of persons need to be known by person, and only they. Read the data for this study.")
-            outside, missing = outside + int(self.outside(rows).sum()), missing + int(np.isnan(rows).sum())
+            here = strange_cells(self, rows, np.ones(len(rows), dtype=np.int64)).sum(axis=1)
+            outside, missing = outside + int(here[0]), missing + int(here[1])
             count += self.units_in(piece)
             if grouped is not None:
                 total += self.of_person(grouped, step=step).sum(axis=0)
