@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.arrays import Array
-from quietmean.statistics.long_tails import Tails, cut_points
+from quietmean.statistics.long_tails import FittedTails, cut_points
 
 RECORDS, MASS = 1e6, 0.4
 EDGES = np.linspace(0.0, 8.0, 257)
@@ -23,7 +23,7 @@ def test_tails_that_are_seen_lose_what_they_lose(shape: float) -> None:
     cuts = cut_points(EDGES, 0.7)
     at = beyond(shape)[cuts]
     parts = MASS * (at[:-1] - at[1:])
-    tails = Tails.fitted(EDGES[cuts], parts, np.full(len(parts), 1e-5), MASS, 0.7, RECORDS)
+    tails = FittedTails.fitted(EDGES[cuts], parts, np.full(len(parts), 1e-5), MASS, 0.7, RECORDS)
     far = 3.0
     wanted = MASS * (np.exp(-far) if not shape else max(1 + shape * far, 0.0) ** (1 - 1 / shape) / (1 - shape))
     assert tails.lost(np.array([far]), 0.5)[0] == pytest.approx(wanted, rel=0.1, abs=1e-5)
@@ -38,7 +38,7 @@ def test_more_noise_allows_longer_tails() -> None:
     at = beyond(0.0)[cuts]
     parts = MASS * (at[:-1] - at[1:])
     lost = [
-        Tails.fitted(EDGES[cuts], parts, np.full(len(parts), error), MASS, 0.7, RECORDS).lost(np.array([3.0]), 0.95)[0]
+        FittedTails.fitted(EDGES[cuts], parts, np.full(len(parts), error), MASS, 0.7, RECORDS).lost(np.array([3.0]), 0.95)[0]
         for error in (1e-4, 1e-3, 1e-2)
     ]
     assert lost == sorted(lost)

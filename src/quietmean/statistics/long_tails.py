@@ -27,7 +27,7 @@ _LEAST_WEIGHT = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Tails:
+class FittedTails:
     """The tails that released cells allow: ``mass`` of the values is beyond ``start``; ``shapes``, ``scales`` and ``weights``
     are of each tail, (tails,), and weights add up to 1.
     """

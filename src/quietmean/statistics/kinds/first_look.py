@@ -18,7 +18,7 @@ from quietmean.statistics.estimate import ASK_FOR_MORE, NOT_IDENTIFIED, Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.features.block import LEAST_PRESENT
-from quietmean.statistics.long_tails import Tails, cut_points
+from quietmean.statistics.long_tails import FittedTails, cut_points
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.tails import Z
 
@@ -160,7 +160,7 @@ class _Side:
     """Fine ``edges`` outwards, negated where they fall, the ``tails``, and how far a deviation reaches."""
 
     edges: Array
-    tails: Tails | None
+    tails: FittedTails | None
     deviation: float
 
     def candidates(self, edge: float) -> Array:
@@ -270,7 +270,7 @@ class _Look:
         sums = np.zeros((len(cuts) - 1, self.fine.size))
         for own, (begin, end) in zip(sums, pairwise(cuts.tolist()), strict=True):
             own[cells[begin:end]] = 1.0
-        tails = Tails.fitted(edges[cuts], *self.parts(self.fine, sums), float(outer[start]), half, self._records)
+        tails = FittedTails.fitted(edges[cuts], *self.parts(self.fine, sums), float(outer[start]), half, self._records)
         return replace(side, tails=tails)
 
     def _with_tails(self, low: float, high: float, sides: tuple[_Side, _Side], error: float) -> tuple[float, float, bool]:
