@@ -208,7 +208,7 @@ def test_a_run_is_named_by_its_folder_too(tmp_path: Path, capsys: pytest.Capture
 def test_a_hidden_regression_says_which_model_has_noise_at_the_scale_of_the_data(asked: str, instead: str) -> None:
     """None does that takes no condition and no weights: it would be of other records."""
     text = what_is_hidden([hidden_term(asked, asked.partition("(")[0], "age")], 2)
-    assert (f"Noise at the scale of the data has {instead}." in text) == bool(instead)
+    assert (f"Try {instead}: its noise is at the scale of the data." in text) == bool(instead)
     assert ("glm(" in text) == bool(instead)
     if instead:
         # It is a question as it stands.

@@ -142,7 +142,8 @@ def show_session(document: dict[str, Any], account: Account | None, *, details: 
     else:
         lines, marks = screen_of(receipt, details=details), list[str]()
         if model := document.get("model"):
-            above, marks = screen_of_answers([{"name": model["name"], **model.get("ratios", model["coefficients"])}])
+            name = f"{model['name']}: {model['are']}" if "are" in model else model["name"]
+            above, marks = screen_of_answers([{"name": name, **model.get("ratios", model["coefficients"])}])
             lines = [*above, *lines]
         first = next((place for place, line in enumerate(lines) if line.startswith("! ")), len(lines))
         for line in (*lines[:first], *marks, *lines[first:]):

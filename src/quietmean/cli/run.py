@@ -242,7 +242,7 @@ def run_local_study(
         out.print(f"{'Dropouts':10}{gone}, as asked{f'. {count} of them had sent enough to count' if count else ''}.")
     if made := pages.write(run):
         named_pages = ", ".join([*map(str, made[:1]), *(page.name for page in made[1:])])
-        for text in with_remark(f"Report    {named_pages}", "(report.html has the true values. Keep it on this machine)"):
+        for text in with_remark(f"Report    {named_pages}", "(never publish report.html or what is true here)"):
             out.print(text)
     out.print(f"{NEXT}{next_step(document, str(pages.receipt), named.strip())}")
     screen.show_more()

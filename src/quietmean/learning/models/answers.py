@@ -41,6 +41,11 @@ _CUT, _DRAWN = 0.01, 0.4
 _SIDES = {0: "", 1: ", most of them above what is expected", -1: ", most of them below what is expected"}
 
 
+def ratios_of(ratio: str) -> str:
+    """Name several of a kind of ratio: odds ratios, ratios of means."""
+    return ratio.replace("ratio", "ratios")
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fit after its last round: ``scaling`` T of the rows' coefficients, ``names`` of the terms, and the columns that belong to
@@ -203,7 +208,7 @@ class Fit:
                 continue
             row = Estimate.normal(name, *parts, degrees=df)
             rows.append(row if name in self._drawn else row.tested(df))
-        method = f"{self.ratio}s: exponentials of the coefficients of {state.method}" if ratios else state.method
+        method = f"{ratios_of(self.ratio)}: exponentials of the coefficients of {state.method}" if ratios else state.method
         answer = Estimates.of(rows, flags=self._flags, headline=self.headline, method=method, tests=self._tests(values))
         return replace(answer, completeness=self._completeness, n=self._n)
 

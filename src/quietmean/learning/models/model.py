@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import warn_caller
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
-from quietmean.learning.models.answers import Fit
+from quietmean.learning.models.answers import Fit, ratios_of
 from quietmean.learning.models.families import Binomial, Scaled
 from quietmean.learning.models.formulas import ModelDesign
 from quietmean.learning.models.newton import Newton
@@ -294,7 +294,8 @@ class ModelByRounds:
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer in plain JSON data. Raises :class:`InputError` before a fit."""
-        ratios = {"ratios": self.ratios.to_json()} if self.family.ratio else {}
+        ratio = self.family.ratio
+        ratios = {"are": ratios_of(ratio), "ratios": self.ratios.to_json()} if ratio else {}
         return {"kind": self.kind, "name": self.text, "coefficients": self.coefficients.to_json(), **ratios}
 
     def _headline(self, design: ModelDesign) -> Iterable[str]:

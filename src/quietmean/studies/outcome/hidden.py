@@ -48,7 +48,7 @@ def what_is_hidden(hidden: Sequence[Term], every: int) -> str:
         of = {"hidden": f"{len(others)}", "all": f"{every}"}
         said.append(phrase("The noise hides {hidden} of the {all} values: {names}.", names=_names(others), **of))
     if rounds := next((question for term in hidden if (question := asked_by_rounds(term.name))), ""):
-        said.append(phrase("Noise at the scale of the data has {question}.", question=rounds))
+        said.append(phrase("Try {question}: its noise is at the scale of the data.", question=rounds))
     if not any(map(_may_have_levels, hidden)):
         return phrase(
             "{said} Ask for a larger epsilon or more records. Asking again costs privacy again.", said=chained(said, " ")
