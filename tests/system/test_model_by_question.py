@@ -94,7 +94,7 @@ def test_a_run_answers_with_the_model_of_all_records(
         assert answer["true_value"][term] == pytest.approx(value, rel=1e-5, abs=1e-7), term
         if "cut" not in answer["flags"]:
             assert abs(answer["estimate"][term] - value) < 5 * answer["standard_error"][term] + 1e-6, term
-    named = {"binomial": "odds ratios", "poisson": "ratios of means", "gamma": "ratios of means"}
+    named = {"binomial": "odds ratios", "poisson": "rate ratios", "gamma": "ratios of means"}
     assert document["model"].get("are") == named.get(family)
     if family != "gaussian":
         ratios = document["model"]["ratios"]["true_value"]

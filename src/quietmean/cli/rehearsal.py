@@ -114,14 +114,18 @@ class RehearsedSurvey:
         return Invitation.make(study, self._coordinator)
 
     @cached_property
-    def sealed(self) -> Sealed:
+    def _verdict(self) -> tuple[Sealed, Choice]:
         sealed = Sealed.make(self.invitation, [keys.entry for _, keys in self._members.values()], self._coordinator)
         choice = require_sealable(sealed, datetime.now(UTC))
-        return with_own_program(sealed, choice.plan, self._coordinator)
+        return with_own_program(sealed, choice.plan, self._coordinator), choice
 
-    @cached_property
+    @property
+    def sealed(self) -> Sealed:
+        return self._verdict[0]
+
+    @property
     def choice(self) -> Choice:
-        return self.sealed.choice()
+        return self._verdict[1]
 
     @cached_property
     def session(self) -> CommitteeSession:
