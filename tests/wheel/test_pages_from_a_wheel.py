@@ -30,7 +30,7 @@ def table(name, header, rows):
     open(name, "w").write(header + "\\n" + "\\n".join(rows) + "\\n")
 table("patients.csv", "bmi,age,sex,smoker,glucose", [
     f"{draw.gauss(26, 4):.1f},{draw.randint(20, 90)},{draw.choice('fm')},{draw.choice(['yes', 'no'])},{draw.randint(60, 200)}"
-    for _ in range(240)
+    for _ in range(2400)
 ])
 for name in ("visits", "wards", "north", "south", "east", "bob"):
     rows = [(draw.randint(20, 90), draw.randint(90, 150), draw.randint(90, 150), draw.randint(90, 180)) for _ in range(400)]
@@ -66,6 +66,7 @@ HAD = {
     "analyse/precision.md": STUDY + "sed -i 's/^\\[study\\]$/[study]\\nrecords = 200/' study.toml\n",
     "analyse/results.md": RECEIPTS,
     "analyse/statistics.md": STUDY,
+    "models/estimators.md": TABLES,
     "answer/officer.md": RECEIPTS + EXECUTION,
     "research/attack.md": EXECUTION,
     "start/controller.md": STUDY + RECEIPTS,
