@@ -235,7 +235,7 @@ def test_what_is_hopeless_is_refused_with_what_would_do() -> None:
     assert not mean.hopeless
     with pytest.raises(
         InputError,
-        match=r"correlation\(age, bmi, robust=false\): noise .*Enough would be .* records in all or .* parties of this size or",
+        match=r"correlation\(age, bmi, robust=false\): noise .*show an answer with .* records in all or .* parties of this size",
     ) as told:
         forecast.require_hope()
     assert "mean" not in str(told.value)

@@ -35,7 +35,7 @@ _BEFORE, _AFTER = (
     r"realised|who took part|this execution",
 )
 # What would do instead is no promise.
-_ADVICE = "Enough would be"
+_ADVICE = "At least half of such studies show an answer with"
 _ENDS = re.compile(r"; |(?<=[^.\d]\w)\. (?=[A-Z])|\n")
 
 

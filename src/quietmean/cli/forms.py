@@ -6,7 +6,6 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from quietmean.cli.console import output, print_json, print_lines, progress
@@ -15,14 +14,12 @@ from quietmean.cli.screens import rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import package_version
 from quietmean.core.readable import ShortFact
+from quietmean.form import FormPage, SignedPage, form_page, place_of
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.outcome.feasible import feasible_sealed
-
-if TYPE_CHECKING:
-    from quietmean.form import FormPage
 
 
 def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("quietmean.key"), json: bool = False) -> None:
@@ -44,8 +41,6 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
     json
         One JSON document on standard output.
     """
-    from quietmean.form import SignedPage, form_page, place_of
-
     sealed = Sealed.load(study)
     if not has_committee(sealed.terms):
         raise InputError(f"{study} has no committee, and a page seals for its members. Give a study with one.")
@@ -81,8 +76,6 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
 
 def _require_same(page: Path, made: FormPage, sealed: Sealed, of: str) -> None:
     """Raises :class:`InputError` for a file that is another page, with what its coordinator signed."""
-    from quietmean.form import FormPage, SignedPage
-
     content = read_bounded(page)
     if content == made.content:
         SignedPage.beside(page, content, sealed)

@@ -199,7 +199,7 @@ class Forecast:
         if "epsilon_needed" in needed:
             ways.append(f"epsilon {bound_text(needed['epsilon_needed'])}")
         would = (
-            f"Enough would be {' or '.join(ways)}"
+            f"At least half of such studies show an answer with {' or '.join(ways)}"
             if ways
             else f"No number of {self._counted} and no epsilon that was tried would help"
         )
