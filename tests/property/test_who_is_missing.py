@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.statistics import Answer, Statistic, Workload, parse_statistic, read_text
+from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
 from support.every_kind import COLUMNS, all_statistics, random_rows
 
 Array = NDArray[np.float64]
@@ -69,6 +70,16 @@ def answer(text: str, where: bool, count: CountVisibility, beside: str) -> Answe
         return workload.decode(mean, noise, encoded.weight)[0]
 
 
+def left_out(found: Answer, where: bool) -> float:
+    """Return the part of all values that lies outside of the bounds that a look proposes."""
+    assert isinstance(found.statistic, FirstLook)
+    rows, column = records(), COLUMNS[found.statistic.column]
+    values = (rows[inside(rows)] if where else rows)[:, COLUMNS.names.index(column.name)]
+    values = np.clip(values[np.isfinite(values)], column.low, column.high)
+    low, high = (found.estimates.value[found.estimates.terms.index(end)] for end in (LOW, HIGH))
+    return float(((values < low) | (values > high)).mean())
+
+
 def untrue(found: Answer, right: Answer, where: bool) -> Iterator[str]:
     stated, true = found.estimates, right.estimates
     for name, value, error, exact in zip(
@@ -76,6 +87,8 @@ def untrue(found: Answer, right: Answer, where: bool) -> Iterator[str]:
     ):
         # The sign of a component is nobody's.
         value, exact = (abs(value), abs(exact)) if right.statistic.name == "pca" else (value, exact)
+        # Of the bounds that are proposed with this noise: without noise there may be others.
+        exact = left_out(found, where) if name == OUTSIDE else exact
         if not math.isnan(value) and not (math.isnan(exact) or abs(value - exact) <= MOST * error + 1e-6 * max(1.0, abs(exact))):
             yield f"{name} is {value} ± {error}, right is {exact}"
     if stated.n is not None and true.n is not None:
