@@ -5,20 +5,17 @@ The same sealed study, address and version give the same bytes: no time and no p
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import math
 import re
 from dataclasses import dataclass
-from importlib import resources
 from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError
+from quietmean.form.files import filled, policy_text, source, source_hash
 from quietmean.form.signed_page import SignedPage, place_of
+from quietmean.form.words import asked_by, learnt, odds_of, times_right
 from quietmean.planning.automatic import Choice
-from quietmean.statistics import Columns, Statistic
-from quietmean.statistics.names import names_of
 from quietmean.studies.agreement.program import EncodingProgram, require_program
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.voucher import vouching_of
@@ -91,30 +88,21 @@ def form_page(sealed: Sealed, choice: Choice, drop: str) -> FormPage:
 
 
 def _page(survey: str, drop: str) -> FormPage:
-    script, style, template = _script(), _source("form.css"), _source("form.html")
+    script, style, template = _script(), source("form.css"), source("form.html")
     place = urlsplit(drop)
     parts = {
         "default-src": "'none'",
-        "script-src": f"'sha256-{_hash(script)}'",
-        "style-src": f"'sha256-{_hash(style)}'",
+        "script-src": f"'sha256-{source_hash(script)}'",
+        "style-src": f"'sha256-{source_hash(style)}'",
         "worker-src": "blob:",
         "img-src": "data:",
         "connect-src": f"{place.scheme}://{place.netloc}",
         "base-uri": "'none'",
         "form-action": "'none'",
     }
-    policy = "; ".join(f"{name} {value}" for name, value in parts.items())
+    policy = policy_text(parts)
     fields = {"policy": policy, "title": "Survey", "style": style, "survey": survey, "script": script}
-    html = re.sub(r"\{(\w+)\}", lambda match: fields[match[1]], template)
-    return FormPage(html.encode(), f"{policy}; {_HEADER}")
-
-
-def _hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _source(name: str) -> str:
-    return resources.files("quietmean.form").joinpath(name).read_text(encoding="utf-8")
+    return FormPage(filled(template, fields).encode(), f"{policy}; {_HEADER}")
 
 
 def _script() -> str:
@@ -124,11 +112,11 @@ def _script() -> str:
     def add(name: str) -> None:
         if name in order:
             return
-        source = _source(f"{name}.js")
-        for _, needed in _IMPORT.findall(source):
+        text = source(f"{name}.js")
+        for _, needed in _IMPORT.findall(text):
             add(needed)
-        exported = _EXPORT.findall(source)
-        body = _EXPORT.sub("", _IMPORT.sub(lambda match: f"const {{{match[1].replace(' as ', ': ')}}} = ${match[2]};", source))
+        exported = _EXPORT.findall(text)
+        body = _EXPORT.sub("", _IMPORT.sub(lambda match: f"const {{{match[1].replace(' as ', ': ')}}} = ${match[2]};", text))
         order[name] = f"const ${name} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
 
     add(_MAIN)
@@ -147,12 +135,9 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
     answers = "; ".join(learnt(one, study.workload.columns) for one in study.workload.statistics)
     for key, text in _OF_PERSONS.items():
         always |= {key: text} if key in always else {}
-    convener = next(
-        (entry.name for entry in sealed.entries if entry.identity == sealed.invitation.convener), sealed.invitation.convener
-    )
     return {
         "name": study.name,
-        "by": f"{convener} asks.",
+        "by": asked_by(sealed),
         "file": re.sub(r"[^A-Za-z0-9]+", "-", study.name).strip("-")[:40] or "study",
         "reads": [
             f"The members are {members}.",
@@ -163,57 +148,11 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
         ],
         "terms": [[fact.key, str(fact.text)] for fact in screen.rows],
         "always": [
-            *_odds(times_right(contract.epsilon_a_priori, choice.plan.target.delta), *_members_of(sealed)),
+            *odds_of(sealed, contract.epsilon_a_priori, choice.plan.target.delta),
             *(text for key, text in always.items() if key not in _OF_SITES),
             "A browser keeps no budget: nobody adds up what you answer to several studies.",
         ],
     }
-
-
-def times_right(epsilon: float, delta: float) -> int:
-    """How often of 100 times somebody is right at most who sees a result and guesses which of two answers one person gave.
-
-    Beforehand both answers are as likely; whatever else that somebody knows. For a result that is (``epsilon``, ``delta``)
-    differentially private where one person's answer is replaced, both answers' chances of any set of results differ in total
-    variation by at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1); half of that above 1/2 is the bound, rounded up (Kairouz,
-    Oh and Viswanath 2015, The composition theorem for differential privacy).
-    """
-    small = math.exp(-epsilon)
-    return min(100, math.ceil(100 * (1 + delta * small) / (1 + small) + 1e-9))
-
-
-def _odds(right: int, colluding: int, members: int) -> list[str]:
-    """What a cost means, for who knows no epsilon."""
-    guess = "Somebody who sees the result may guess which of two answers you gave."
-    if right >= 100:
-        return [f"{guess} That guess may be right nearly always: the noise hides little of one answer."]
-    bound = f"That guess is right at most {right} times in 100, where blind luck gives 50."
-    holds = f"This holds even if they know all other answers, and work with {colluding} of the {members} members."
-    return [f"{guess} {bound}", holds]
-
-
-def _members_of(sealed: Sealed) -> tuple[int, int]:
-    terms = sealed.study.committee
-    return (0, 0) if terms is None else (terms.colluding, terms.members)
-
-
-def learnt(statistic: Statistic, columns: Columns) -> str:
-    """What a question tells, in the words of its kind and with its columns, such as "means of pay for each sex"."""
-    # What follows in a kind's words is for statisticians: tests and ratios.
-    said, where, fields = statistic.summary.partition(", with ")[0], statistic.where, statistic.describe()
-    known = names_of(_texts([value for name, value in fields.items() if name not in ("kind", "where")]))
-    names = [name for name in columns.names if name in known]
-    for words, field, text in (("a column", "column", "{}"), (" in groups", "by", " for each {}")):
-        name = getattr(statistic, field, None)
-        if words in said and name in names:
-            said = said.replace(words, text.format(name))
-            names.remove(name)
-    named = f"{said}: {', '.join(names)}" if names else said
-    return f"{named}, only where {where}" if where else named
-
-
-def _texts(value: object) -> str:
-    return value if isinstance(value, str) else " ".join(map(_texts, value)) if isinstance(value, list | tuple) else ""
 
 
 __all__ = ["FormPage", "SignedPage", "form_page", "learnt", "place_of", "times_right"]
