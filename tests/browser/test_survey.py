@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +17,10 @@ import pytest
 
 from quietmean import form
 from quietmean.form import FormPage
+from quietmean.form.files import source
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import read_header
-from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
+from quietmean.studies.agreement.contribution import PUBLISHED, RESULT_PAGE, DropPlace, DropReceipt
 from quietmean.studies.agreement.voucher import Registrar
 from support.browsers import FORMS, SIZES, wrong_on
 from support.form_time import FILL, LONGEST, SEND, WAITED, large_survey
@@ -310,7 +312,8 @@ def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, surv
             "Members read your answer, and left it out. The reason: its shares contradict each other."
         )
         forgetting = [(f"m{n}.dropped", survey.log_of(n, [first], {})) for n in (1, 2)]
-        assert "The receipt proves that" in chosen(other, result, *forgetting)
+        assert survey.drop_identity.public_key in chosen(other, result, *forgetting)
+        assert other.page.locator("#proof-files a").all_inner_texts() == ["m1.sums", "m1.dropped", "m2.dropped"]
         # Without a result nothing is left out, and another file is no result.
         for person in one, other:
             assert "The result is missing" in chosen(person, *logs)
@@ -328,6 +331,69 @@ def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, surv
         assert chosen(one, result, ("another.receipt", by_another)) == "Your answer is counted in this result."
         # A result that nobody signed is no result.
         assert "changed on the way" in chosen(one, ("m1.sums", result[1].replace(survey.session.session, b"x" * 32)))
+
+
+def fate_of(person: Visitor) -> str:
+    person.page.locator("#fate", has_text=re.compile(r"\S")).wait_for()
+    person.page.locator("#fate", has_not_text="reads these files").wait_for()
+    return str(person.page.inner_text("#fate"))
+
+
+def test_after_the_end_it_finds_what_members_published_and_shows_what_they_signed(
+    browser: Any, survey: Survey, port: int
+) -> None:
+    terms = survey.sealed.study.committee
+    assert terms is not None
+    with (
+        survey.served(port),
+        visiting(browser, survey) as one,
+        visiting(browser, survey) as other,
+        visiting(browser, survey) as late,
+    ):
+        for number, person in enumerate((one, other), 1):
+            person.visit(survey.fragment(number))
+            person.fill(*PEOPLE[0][:5])
+            person.agree()
+            person.wait(ARRIVED)
+            assert person.page.inner_text("#fate") == ""
+        (first,), (second,) = one.files, other.files
+        for person in one, other, late:
+            person.page.clock.set_fixed_time((terms.lists_at + 60) * 1000)
+        one.visit()
+        assert fate_of(one) == "The members published nothing here yet."
+        why = {read_header(survey.session, second).contributor: "its shares contradict each other"}
+        page = survey.publish([first, second], [first], why)
+        one.visit()
+        assert fate_of(one) == "Your answer is counted in this result."
+        assert one.page.inner_text("#signers") == "These members signed the page with the result: m1, m2, m3, m4, m5."
+        with one.page.context.expect_page() as opened:
+            one.page.click("#result-page")
+        shown = opened.value
+        shown.wait_for_load_state()
+        assert "1 answer is in this result." in shown.inner_text("body")
+        assert shown.inner_text("h1") == "Wages <b>&amp;</b>"
+        # Its style is allowed where it is opened.
+        assert shown.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") != "none"
+        other.visit()
+        assert "left it out. The reason: its shares contradict each other." in fate_of(other)
+        late.visit(survey.fragment(7))
+        assert "The time for answers ended" in late.state
+        assert "no receipt on this device" in fate_of(late)
+        assert late.page.is_visible("#result-page")
+        # The server changes the page, keeps logs back, or gives anything else.
+        folder = survey.folder / "box" / PUBLISHED
+        (folder / f"m1{RESULT_PAGE}").write_bytes(page.replace(b"1 answer is", b"9 answers are"))
+        one.visit()
+        assert fate_of(one) == "Your answer is counted in this result."
+        assert "Too few members signed" in one.page.inner_text("#signers")
+        assert not one.page.is_visible("#result-page")
+        (folder / f"m1{RESULT_PAGE}").write_bytes(page)
+        for name in ("m4", "m5"):
+            (folder / f"{name}.dropped").write_bytes(b"<script>alert(1)</script>")
+        one.visit()
+        assert fate_of(one) == "Your answer is counted in this result."
+        assert not one.page.is_visible("#result-page")
+        assert not [text for person in (one, other, late) for text in person.said]
 
 
 def receipt_of(person: Visitor) -> bytes:
@@ -451,10 +517,9 @@ def test_without_its_checks_a_page_is_deceived(
     check: str, browser: Any, survey: Survey, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, before, after = MUTANTS[check]
-    source = form._source
     assert source(f"{module}.js").count(before) == 1
     monkeypatch.setattr(
-        form, "_source", lambda name: source(name).replace(before, after) if name == f"{module}.js" else source(name)
+        form, "source", lambda name: source(name).replace(before, after) if name == f"{module}.js" else source(name)
     )
     page, fragment = form.form_page(survey.sealed, survey.choice, survey.drop), survey.fragment(22)
     if check == "program":

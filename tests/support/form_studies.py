@@ -53,6 +53,7 @@ def study_of(session: CommitteeSession, weight: float = 1.0) -> dict[str, Any]:
     return {
         "session": session.session.hex(),
         "members": [key.hex() for key in session.raw_members],
+        "names": [f"m{number}" for number in range(1, len(session.raw_members) + 1)],
         "mailboxes": [key.hex() for key in session.mailboxes],
         "colluding": parameters.colluding,
         "verified": parameters.verified,

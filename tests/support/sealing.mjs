@@ -88,6 +88,10 @@ export async function answering(folder) {
       const read = await Promise.all(logs.map((log) => form.logOf(own, log)));
       return form.verdictOn(own, await form.receiptOf(own, receipt), counted, read, listsAt);
     },
+    signers: async ({ study, page, logs }) => {
+      const own = { ...studyOf(study), names: study.names };
+      return form.signersOf(own, fromHex(page), await Promise.all(logs.map((log) => form.logOf(own, log))));
+    },
     fork: async ({ study, receipts }) => {
       const [one, other] = await Promise.all(receipts.map((receipt) => form.receiptOf(studyOf(study), receipt)));
       return form.isFork(one, other);

@@ -14,7 +14,7 @@ from typing import Any
 
 from quietmean.core.party import Units
 from quietmean.drop import Drop, DropBox, DropServer
-from quietmean.form import FormPage, form_page
+from quietmean.form import FormPage, form_page, result_page
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, run_members
 from quietmean.node.net import Identity
 from quietmean.planning.automatic import Choice
@@ -26,7 +26,7 @@ from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from quietmean.randomness.noise import SecureNoise
-from quietmean.studies.agreement.contribution import DropLog, session_of
+from quietmean.studies.agreement.contribution import PUBLISHED, RESULT_PAGE, DropLog, session_of
 from quietmean.studies.agreement.program import EncodingProgram
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.voucher import MadeVouchers, Registrar
@@ -104,11 +104,23 @@ class Survey:
             shares[number] = part.summed(self.session.parameters.prime)
         return open_sums(self.session.parameters.packing, shares, self.session.parameters.dimension)
 
-    def log_of(self, member: int, files: Sequence[bytes], left_out: Mapping[str, str]) -> bytes:
-        """What a member says that it read of the drop: these files, of which it leaves some out."""
+    def log_of(self, member: int, files: Sequence[bytes], left_out: Mapping[str, str], page: bytes = b"") -> bytes:
+        """What a member says that it read of the drop: these files, of which it leaves some out; and the page of its result."""
         digests = b"".join(header_digest(raw) or b"" for raw in files)
         identity = self.study.identities[self.sealed.computing[member].name]
-        return DropLog.sign(identity, self.session, digests, left_out).to_file()
+        return DropLog.sign(identity, self.session, digests, left_out, page).to_file()
+
+    def publish(self, files: Sequence[bytes], counted: Sequence[bytes], left_out: Mapping[str, str]) -> bytes:
+        """Put what all members publish of these files where the drop hands it out, and return the page of the result."""
+        result = self.result_of(counted)
+        page = result_page(self.sealed, self.choice.plan, check_result(self.session, read_result(self.session, result)))
+        folder = self.folder / "box" / PUBLISHED
+        folder.mkdir(exist_ok=True)
+        (folder / "m1.sums").write_bytes(result)
+        (folder / f"m1{RESULT_PAGE}").write_bytes(page)
+        for member, entry in enumerate(self.sealed.computing):
+            (folder / f"{entry.name}.dropped").write_bytes(self.log_of(member, files, left_out, page))
+        return page
 
     def result_of(self, files: Sequence[bytes]) -> bytes:
         """The file with the result that members sign."""

@@ -23,6 +23,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.site_options import SiteOptions
 from quietmean.drop import DropBox
 from quietmean.drop.box import Dropped, WholeContribution
+from quietmean.form import page_of
 from quietmean.node.committee import IdentitySigner
 from quietmean.node.net import Identity, Purpose, public_key_bytes
 from quietmean.protocols.committee.contribution import read_whole
@@ -38,7 +39,7 @@ from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy
 from support.form_studies import study_of
-from support.javascript import answers_of, asked
+from support.javascript import answers_of, asked, mutated
 from support.ports import reserved
 
 MEMBERS, CONTRIBUTORS = ("m1", "m2", "m3", "m4"), ("c1", "c2", "c3", "c4")
@@ -118,6 +119,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
                     PartyContext.load(study.path, None, study.key(name), Identity.load),
                     study.plan,
                     SiteOptions(store=folder / f"{name}.store"),
+                    page_of(study.sealed, study.plan),
                 )
                 for name in MEMBERS
             ]
@@ -283,6 +285,72 @@ def test_a_page_judges_receipts_as_members_software_does(day: Day) -> None:
     assert {found["verdict"] for found in answers} == {str(verdict) for verdict in Verdict} - {str(Verdict.FORKED)}
     reasons = {found["why"] for found in answers if found["verdict"] == Verdict.LEFT_OUT}
     assert "its shares do not fit: é\x7f\n“" in reasons
+
+
+# A page that is shown on too little: module, text, and what stands there instead.
+CARELESS = {
+    "any page": ("receipts", "pages[at].size === 1 && pages[at].has(digest)", "pages[at].size === 1"),
+    "liars": ("receipts", "pages[at].size === 1 && pages[at].has(digest)", "pages[at].has(digest)"),
+    "few": ("receipts", "signers.length > Math.floor((study.members.length + study.colluding) / 2)", "signers.length"),
+    "each log": (
+        "receipts",
+        "study.names.filter((_, at) => pages[at]",
+        "logs.map(() => study.names[0]).filter((_, at) => pages[0]",
+    ),
+}
+
+
+def signing(day: Day, page: bytes) -> list[tuple[bool, list[bytes]]]:
+    """Logs about this page of a result, and whether a page may be shown because of them."""
+    session, ids = session_of(day.study.sealed, day.study.plan), day.study.identities
+
+    def log(name: str, signed: bytes, who: Identity | None = None, of: bytes = session.session) -> bytes:
+        return DropLog.sign(who or ids[name], replace(session, session=of), bytes(32), {}, signed).to_file()
+
+    own, stranger = [log(name, page) for name in MEMBERS], Identity.generate()
+    return [
+        (True, own),
+        (True, own[1:]),
+        (False, own[2:]),
+        (False, []),
+        # It was changed after it was signed, or two of the four signed another one, or none.
+        (False, [log(name, page + b" ") for name in MEMBERS]),
+        (False, [*own[:2], *(log(name, page + b" ") for name in MEMBERS[2:])]),
+        (False, [*own[:2], *(log(name, b"") for name in MEMBERS[2:])]),
+        # A member that signs two pages lies, and three times is not three members.
+        (False, [*own[:3], log("m3", b"other")]),
+        (False, [own[0]] * 4),
+        (False, [*own[:2], log("m3", page, stranger), log("m4", page, stranger)]),
+        (False, [log(name, page, of=b"o" * 32) for name in MEMBERS]),
+    ]
+
+
+def shown_pages(day: Day, page: bytes, folder: Path | None = None) -> list[bool]:
+    """Of each of these logs, whether the JavaScript in a folder shows the page."""
+    study = study_of(session_of(day.study.sealed, day.study.plan))
+    asking = [
+        {"call": "signers", "study": study, "page": page.hex(), "logs": [log.decode() for log in logs]}
+        for _, logs in signing(day, page)
+    ]
+    return [bool(each.get("answer")) for each in (asked(asking) if folder is None else asked(asking, folder))]
+
+
+def test_members_sign_one_page_of_the_result_and_a_quorum_shows_it(day: Day, tmp_path: Path) -> None:
+    pages = [path.read_bytes() for path in sorted(day.folder.glob("m?.page.html"))]
+    assert len(pages) == len(MEMBERS)
+    assert len(set(pages)) == 1
+    session = session_of(day.study.sealed, day.study.plan)
+    logs = [
+        DropLog.verified(signed_in(Purpose.COMMITTEE_LOG, path.read_bytes()), session) for path in day.folder.glob("m?.dropped")
+    ]
+    assert {log.page for log in logs} == {hashlib.sha256(pages[0]).hexdigest()}
+    # Nothing of it is markup but what is ours, and it runs nothing.
+    assert b"3 answers are in this result." in pages[0]
+    assert b"<script" not in pages[0]
+    right = [is_shown for is_shown, _ in signing(day, pages[0])]
+    assert shown_pages(day, pages[0]) == right
+    for name, change in CARELESS.items():
+        assert shown_pages(day, pages[0], mutated(tmp_path / name, *change)) != right, name
 
 
 def test_a_page_finds_two_contents_of_one_place(day: Day) -> None:

@@ -332,6 +332,43 @@ def test_a_drop_serves_the_page_in_no_frame_and_answers_pages_from_disks(survey:
     box.close()
 
 
+def test_a_drop_hands_out_what_members_published_and_nothing_else(survey: Survey, tmp_path: Path) -> None:
+    box = DropBox.open(tmp_path / "box", survey.session)
+    drop = Drop(box, survey.session, Identity.generate(), 0.0)
+    assert json.loads(answer_of(drop, "GET", "/published")[2]) == {"files": []}
+    folder, secret = tmp_path / "box/published", tmp_path / "secret.sums"
+    folder.mkdir()
+    good = {"m1.sums": b"1", "m1.dropped": b"2", "m1.page.html": b"<script>3</script>"}
+    others = ("m1.key", ".m2.sums", "notes.html", "a b.sums", "\u00fc.sums")
+    for name, content in {**good, **dict.fromkeys(others, b"no"), "../secret.sums": b"no"}.items():
+        (folder / name).write_bytes(content)
+    (folder / "link.sums").symlink_to(secret)
+    (folder / "deep.sums").mkdir()
+    os.mkfifo(folder / "pipe.sums")
+    assert json.loads(answer_of(drop, "GET", "/published")[2]) == {"files": sorted(good)}
+    for name, content in good.items():
+        status, headers, told = answer_of(drop, "GET", f"/published/{name}")
+        assert (status, told) == (200, content)
+        # No browser shows a file of it as a page of this server.
+        assert headers["content-type"] == "application/octet-stream"
+        assert headers["x-content-type-options"] == "nosniff"
+    for name in (
+        *others,
+        "../secret.sums",
+        "..%2Fsecret.sums",
+        "link.sums",
+        "deep.sums",
+        "pipe.sums",
+        "gone.sums",
+        "",
+        "../.drop.journal",
+    ):
+        status, _, told = answer_of(drop, "GET", f"/published/{name}")
+        assert status in (404, 307), name
+        assert told != b"no"
+    box.close()
+
+
 @pytest.mark.parametrize("content", [b"", b"<html></html>", b'{"format": "x"}'])
 def test_another_file_is_no_page(content: bytes) -> None:
     with pytest.raises(InputError, match="not a page"):

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from quietmean import learning
 from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown, show_session
-from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, write_contribution
+from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, make_folder, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
     choice_document,
@@ -27,13 +27,15 @@ from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.arrays import Array
-from quietmean.core.errors import InputError, ProtocolFailure, in_sentences
+from quietmean.core.errors import InputError, ProtocolFailure, StorageError, in_sentences
 from quietmean.core.file_kinds import require_program
 from quietmean.core.output import Output, has_fields
 from quietmean.core.readable import indented
 from quietmean.core.site_options import SessionOptions, SiteOptions
+from quietmean.form import page_of
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
 from quietmean.protocols.target import budget_warnings
+from quietmean.studies.agreement.contribution import PUBLISHED
 from quietmean.studies.agreement.sealed import sealed_with_committee
 from quietmean.studies.agreement.session_study import MODEL
 from quietmean.studies.agreement.study_keys import Distrusted
@@ -207,7 +209,7 @@ def take_part_as_member(
     pages = OpenedPages(sealed, choice, path, origin={"party": files.name})
     auditor = auditor_for(rules, files.identity, Contract.by_file(sealed, files.identity, choice))
     auditor.write(Event.STARTED, {"plan": choice.plan.digest, "charged": data is not None, "member": True})
-    member = MemberFiles(files, choice.plan, site)
+    member = MemberFiles(files, choice.plan, site, page_of(sealed, choice.plan))
     observers = Observers(shown.report, shown.observe)
     try:
         end = asyncio.run(open_with_others(member, contributions, observers, rules.folder, lambda text: shown.warn([text])))
@@ -232,9 +234,27 @@ def take_part_as_member(
         "seconds": round(time.monotonic() - begun, 3),
         "sums": str(member.sums),
     }
+    where = _hand_out(member, contributions)
     pages.write(opened, effort, json=json, details=shown.details)
     if not json:
         print_lines(indented("Publish", ", ".join(map(near, member.published))))
+        print_lines(indented("", where))
+
+
+def _hand_out(member: MemberFiles, contributions: Path) -> str:
+    """Put what a member published where a drop hands it out, if its folder is here; and say where respondents find it."""
+    if not any(contributions.glob("drop-*.parts")):
+        return ""
+    folder = contributions / PUBLISHED
+    try:
+        make_folder(folder)
+        for path in member.published:
+            ending = path.name.removeprefix(member.beside("").name)
+            shared = Output(folder / f"member-{member.files.party + 1}{ending}", "the member's file", ends=(path.suffix,))
+            shared.write(path.read_bytes())
+    except (InputError, StorageError, OSError):
+        return f"Send these to who runs the drop, for {near(folder)}. Its page shows them."
+    return f"They are in {near(folder)}, too. The drop's page shows them."
 
 
 # The fields of the result that the event "result" carries.

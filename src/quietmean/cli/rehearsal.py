@@ -24,19 +24,20 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import package_version
 from quietmean.core.output import Output
 from quietmean.drop import Drop, DropBox, DropServer
-from quietmean.form import FormPage, SignedPage, form_page, place_of
+from quietmean.form import FormPage, SignedPage, form_page, place_of, result_page
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, run_members
 from quietmean.node.net import Identity
 from quietmean.node.relay import open_entrance
 from quietmean.planning.automatic import Choice
 from quietmean.protocols.committee.contribution import make_contribution, read_header
 from quietmean.protocols.committee.member import CommitteeMachine
+from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.noise import SecureNoise
 from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.studies.agreement.contribution import DropLog, DropReceipt, session_of, with_own_program
+from quietmean.studies.agreement.contribution import RESULT_PAGE, DropLog, DropReceipt, session_of, with_own_program
 from quietmean.studies.agreement.deadlines import CommitteeTerms
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.program import EncodingProgram
@@ -149,20 +150,25 @@ class RehearsedSurvey:
         written = [
             self._put(f"{Path(name).stem}.receipt", receipt.signed.to_file()) for name, receipt in list(receipts.items())[:1]
         ]
-        machines = {}
+        machines, dropped = {}, {}
         for number, entry in enumerate(self.sealed.computing):
             identity, keys = self._members[entry.name]
             if keys.mailbox is None:
                 raise InputError(f"{entry.name} has no mailbox. Give the same command again.")
             opener, path = MailboxOpener(keys.mailbox), self.secrets / f"{entry.name}.held"
             held = MemberHoldings.take(path, session, number, opener, self.folder / "box", self._until)
-            written.append(self._put(f"{entry.name}.dropped", DropLog.sign(identity, session, held.dropped, {}).to_file()))
+            dropped[entry.name] = held.dropped
             signer, noise = IdentitySigner(identity), SecureNoise(Seed.from_os())
             machines[number] = CommitteeMachine(session, number, signer, MailboxSealer(), opener, held, noise)
         states, _ = run_members(machines)
         done = next((state for state in states.values() if state.has_result), None)
         if done is None:
             raise ProtocolFailure("no member has a result. Try more contributors with --number.")
+        page = result_page(self.sealed, self.choice.plan, check_result(session, read_result(session, done.result.content)))
+        self._put(f"members{RESULT_PAGE}", page)
+        for name, read in dropped.items():
+            log = DropLog.sign(self._members[name][0], session, read, {}, page)
+            written.append(self._put(f"{name}.dropped", log.to_file()))
         return [self._put("members.sums", done.result.content), *sorted(written)]
 
     def _put(self, name: str, content: bytes) -> Path:

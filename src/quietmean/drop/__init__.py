@@ -22,7 +22,7 @@ from quietmean.node.relay import Buckets, FrontLimits, open_entrance, web_server
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
+from quietmean.studies.agreement.contribution import PUBLISHED, DropPlace, DropReceipt
 
 # Where contributions go.
 PLACE = "/contributions"
@@ -81,7 +81,13 @@ class Drop:
 
     def app(self) -> Starlette:
         """The web application of the box, for a server."""
-        routes = [Route(PLACE, self.take, methods=["POST"]), Route("/health", self.health), Route("/status", self.status)]
+        routes = [
+            Route(PLACE, self.take, methods=["POST"]),
+            Route("/health", self.health),
+            Route("/status", self.status),
+            Route(f"/{PUBLISHED}", self.published),
+            Route(f"/{PUBLISHED}/{{name}}", self.published),
+        ]
         if self.page is not None:
             content, policy = self.page
             headers = {**_OF_PAGES, "Content-Security-Policy": policy}
@@ -100,6 +106,18 @@ class Drop:
         text = f"{len(self.box):,} of at most {self.session.parameters.contributors:,} answers have arrived."
         headers = {**_OF_PAGES, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
         return Response(_STATUS.replace("TEXT", text), media_type="text/html", headers=headers)
+
+    async def published(self, request: Request) -> Response:
+        """The names of what members published, or one of these files: data for a page, which no browser shows by itself."""
+        if not self._admits(request):
+            return JSONResponse({"error": "the drop has too much to do. Ask again in a minute"}, 429, {"Retry-After": "60"})
+        there, name = self.box.published, request.path_params.get("name")
+        if name is None:
+            return JSONResponse({"files": await asyncio.to_thread(there.names)})
+        content = await asyncio.to_thread(there.content, name)
+        if content is None:
+            return JSONResponse({"error": "no member published this file. Choose one that is listed"}, 404)
+        return Response(content, media_type="application/octet-stream", headers=_OF_PAGES)
 
     async def take(self, request: Request) -> Response:
         """Acknowledge a contribution once it is durable; a second one of its contributor is shown the receipt of the first."""

@@ -21,9 +21,11 @@ from quietmean.core.errors import InputError, reason_of
 from quietmean.core.outage import refuse_outage
 from quietmean.core.output import require_version
 from quietmean.core.portability import GrowingFile, make_folders, read_at, sync_folder, try_lock
+from quietmean.drop.published import PublishedFiles
 from quietmean.protocols.committee.contribution import ContributionError, Header
 from quietmean.protocols.committee.lists import DropChain, UsedVouchers, record, segment_front
 from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.studies.agreement.contribution import PUBLISHED
 
 # Hidden, as members look at all other files.
 JOURNAL: Final = ".drop.journal"
@@ -89,6 +91,11 @@ class DropBox:
         except OSError as error:
             refuse_outage(error, path)
             raise InputError(f"folder {folder} cannot be written ({reason_of(error)}). Name another with --folder.") from None
+
+    @property
+    def published(self) -> PublishedFiles:
+        """What members published, in a folder of its own."""
+        return PublishedFiles(self._folder / PUBLISHED)
 
     def close(self) -> None:
         """Close the files of the drop; contributions that were acknowledged are already durable."""

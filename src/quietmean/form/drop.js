@@ -45,6 +45,20 @@ export async function countsOf(address) {
   }
 }
 
+// What members published at the end, as files; none where the drop says nothing.
+export async function publishedAt(address) {
+  const asked = { credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE) };
+  try {
+    const { files } = await (await fetch(`${address}/published`, asked)).json();
+    return await Promise.all(files.map(async (name) => {
+      const answer = await fetch(`${address}/published/${encodeURIComponent(name)}`, asked);
+      return new File(answer.ok ? [await answer.arrayBuffer()] : [], name);
+    }));
+  } catch {
+    return [];
+  }
+}
+
 function parsed(text) {
   try {
     return JSON.parse(text) ?? {};

@@ -2,10 +2,10 @@
 import { question, shown } from "./answers.js";
 import { freshBytes, toHex } from "./bytes.js";
 import { canSeal, contribution, headerDigest } from "./contribution.js";
-import { countsOf, sent } from "./drop.js";
+import { countsOf, publishedAt, sent } from "./drop.js";
 import { forget, keep, keptOf } from "./kept.js";
 import { numbersOf } from "./program.js";
-import { COUNTED, countedIn, isFork, LATE, LEFT_OUT, logOf, MISSING, receiptOf, verdictOn } from "./receipts.js";
+import { COUNTED, countedIn, isFork, LATE, LEFT_OUT, logOf, MISSING, receiptOf, signersOf, verdictOn } from "./receipts.js";
 import { checkedStudy } from "./seal.js";
 import { keyLine, publicKeyOf } from "./signatures.js";
 import { derived, unitNumbers } from "./streams.js";
@@ -67,9 +67,13 @@ function facts(id, pairs) {
 // A time in the words of this device, with its zone.
 const local = (time) => time.toLocaleString("en", { dateStyle: "long", timeStyle: "long" });
 
-function offer(id, content, name) {
+function linkTo(id, content, type) {
   URL.revokeObjectURL(at(id).href);
-  at(id).href = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
+  at(id).href = URL.createObjectURL(new Blob([content], { type }));
+}
+
+function offer(id, content, name) {
+  linkTo(id, content, "application/octet-stream");
   at(id).download = name;
 }
 
@@ -129,8 +133,18 @@ class Page {
   }
 
   over() {
-    show("after");
     say(`The time for answers ended on ${local(this.study.end)}.`);
+    return this.after();
+  }
+
+  // After the end, what members published is looked for where this page came from: nobody else is asked.
+  async after() {
+    show("after");
+    const isOver = Date.now() / 1000 > this.study.listsAt;
+    if (!isOver || new URL(this.address).origin !== location.origin) return;
+    const files = await publishedAt(this.address);
+    if (files.length) await this.judge(files, true);
+    else at("fate").textContent = "The members published nothing here yet.";
   }
 
   askVoucher(text) {
@@ -253,29 +267,72 @@ class Page {
     const rows = [["arrived", local(receipt.time)], ["place in its log", String(receipt.place.position)]];
     facts("receipt-facts", [...rows, ["file", receipt.place.digest], ["server", receipt.drop]]);
     offer("receipt-file", text, `${this.survey.about.file}.receipt`);
-    show("receipt", "after");
+    show("receipt");
+    await this.after();
   }
 
-  async judge(files) {
+  async judge(files, isServed = false) {
     at("fate").textContent = READING;
+    hide("result-page", "proof");
+    at("signers").textContent = "";
     let text;
     try {
-      text = await this.verdict(files);
+      text = await this.verdict(files, isServed);
     } catch (error) {
       text = error.message;
     }
     at("fate").textContent = text;
   }
 
-  async verdict(files) {
-    const [receipts, logs] = [this.kept?.receipt ? [this.kept.receipt] : [], []];
-    let counted = null;
-    for (const file of files) {
-      if (file.name.endsWith(".receipt")) receipts.push(await file.text());
-      else if (file.name.endsWith(".dropped")) logs.push(await logOf(this.study, await file.text()));
-      else if (file.name.endsWith(".sums")) counted = await countedIn(this.study, new Uint8Array(await file.arrayBuffer()));
-      else return `${file.name} is none of these files. Choose those that end in .sums and .dropped.`;
+  // The page of the result, once enough members signed it: the server may have changed any other one.
+  async showResult(pages, logs) {
+    for (const page of pages) {
+      const signers = await signersOf(this.study, page, logs);
+      if (!signers.length) continue;
+      at("signers").textContent = `These members signed the page with the result: ${signers.sort().join(", ")}.`;
+      linkTo("result-page", page, "text/html");
+      show("result-page");
+      return;
     }
+    if (pages.length) at("signers").textContent = "Too few members signed this page with a result. Believe none of it.";
+  }
+
+  // Files that prove what a server did, to keep and to show to others.
+  showProof(files) {
+    const links = files.map((file) => {
+      const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: file.name });
+      link.textContent = file.name;
+      return link;
+    });
+    at("proof-files").replaceChildren(...links.map((link) => {
+      const item = document.createElement("li");
+      item.append(link);
+      return item;
+    }));
+    show("proof");
+  }
+
+  // What became of an answer. Of what a server gives, a file that nobody signed is as if it were not there.
+  async verdict(files, isServed) {
+    const [receipts, logs, pages] = [this.kept?.receipt ? [this.kept.receipt] : [], [], []];
+    let counted = null;
+    const bytesOf = async (file) => new Uint8Array(await file.arrayBuffer());
+    const kinds = {
+      ".receipt": async (file) => receipts.push(await file.text()),
+      ".dropped": async (file) => logs.push(await logOf(this.study, await file.text())),
+      ".sums": async (file) => (counted = await countedIn(this.study, await bytesOf(file))),
+      ".page.html": async (file) => pages.push(await bytesOf(file)),
+    };
+    for (const file of files) {
+      const kind = Object.keys(kinds).find((end) => file.name.endsWith(end));
+      if (!kind) return `${file.name} is none of these files. Choose those that end in .sums, .dropped and .page.html.`;
+      try {
+        await kinds[kind](file);
+      } catch (error) {
+        if (!isServed) throw error;
+      }
+    }
+    await this.showResult(pages, logs);
     const [receipt, ...others] = await Promise.all(receipts.map((text) => receiptOf(this.study, text)));
     // Of others, where one does not believe in the server's one log.
     if (others.some((other) => isFork(receipt, other))) {
@@ -285,12 +342,13 @@ class Page {
     // Logs say what members read, and a result alone what they counted: without one, nothing is known to be left out.
     if (!counted) return "The result is missing. Choose a file that ends in .sums, too.";
     const { verdict, why } = verdictOn(this.study, receipt, counted, logs, this.study.listsAt);
+    if (verdict === MISSING) this.showProof(files.filter(({ name }) => !name.endsWith(".receipt")));
     const because = why ? `The reason: ${why}.` : "The logs do not say why.";
     return {
       [COUNTED]: "Your answer is counted in this result.",
       [LEFT_OUT]: `Members read your answer, and left it out. ${because}`,
       [LATE]: "Your answer came too late.",
-      [MISSING]: "The server acknowledged your answer, and it is not in the members' logs. The receipt proves that.",
+      [MISSING]: `The server left your answer out: it acknowledged it, and no member's log has it. Its key: ${receipt.drop}.`,
     }[verdict] ?? "Too few files are here to know. Choose those of more members.";
   }
 }

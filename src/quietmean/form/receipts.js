@@ -96,13 +96,14 @@ async function signedResult(study, file) {
   return { signers, chosen };
 }
 
-// What a member read of the drop: {member, heads, digests, leftOut}: digests in the drop's order, the chain's heads, and why
-// contributors are left out, by their lines.
+// What a member read of the drop: {member, heads, digests, leftOut, page}: digests in the drop's order, the chain's heads, why
+// contributors are left out, by their lines, and the SHA-256 of the page with the result that this member opened.
 export async function logOf(study, text) {
   const isBase64 = (value) => isText(value) && toBase64(fromBase64(value)) === value;
   const isPair = (value) => Array.isArray(value) && value.length === 2 && value.every(isText);
   const isList = (value) => Array.isArray(value) && value.every(isPair);
-  const kinds = { digests: isBase64, head: isDigest, left_out: isList, member: isText, session: isDigest };
+  const isPage = (value) => value === "" || isDigest(value);
+  const kinds = { digests: isBase64, head: isDigest, left_out: isList, member: isText, page: isPage, session: isDigest };
   const said = await documentOf(text, "committee log", "member", kinds);
   if (said.session !== toHex(study.session) || !study.members.map(keyLine).includes(said.member)) {
     throw new Error("The log is of another study. Give the one of this study.");
@@ -117,7 +118,17 @@ export async function logOf(study, text) {
     heads.push(toHex(head));
   }
   if (all.length % 32 || toHex(head) !== said.head) throw new Error(`The log ${CHANGED}`);
-  return { member: said.member, digests, heads, leftOut: new Map(said.left_out) };
+  return { member: said.member, digests, heads, leftOut: new Map(said.left_out), page: said.page };
+}
+
+// Who signed this page of the result, by name: nobody where these are fewer than a quorum, of which two have an honest member in
+// common. A member that signed two pages lies.
+export async function signersOf(study, page, logs) {
+  const digest = toHex(await sha256(page));
+  const lines = study.members.map(keyLine);
+  const pages = lines.map((line) => new Set(logs.filter(({ member }) => member === line).map((log) => log.page)));
+  const signers = study.names.filter((_, at) => pages[at].size === 1 && pages[at].has(digest));
+  return signers.length > Math.floor((study.members.length + study.colluding) / 2) ? signers : [];
 }
 
 export const COUNTED = "counted";

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
 from quietmean.studies.agreement.voucher import vouching_of
 
+# How the page of a result ends, and the folder in that of a drop from which it hands out what members published.
+RESULT_PAGE, PUBLISHED = ".page.html", "published"
 # Of a contribution's file, besides its vector.
 _MOST_BESIDES = 4096
 
@@ -207,6 +210,7 @@ class _LogBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head: str
     left_out: tuple[tuple[str, str], ...]
     member: str
+    page: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")]
     session: str
 
 
@@ -215,6 +219,7 @@ class DropLog:
     """What a ``member`` read of a drop, signed: header digests in the drop's order, and the head of their chain.
 
     ``chains``: of the first contribution, of two, and so on. ``left_out``: why each contributor's does not count, by its key.
+    ``page``: SHA-256 of the page with the result that this member opened, hexadecimal; "" where it shows none.
     """
 
     signed: Signed
@@ -222,12 +227,15 @@ class DropLog:
     digests: tuple[str, ...]
     chains: tuple[DropChain, ...]
     left_out: Mapping[str, str]
+    page: str
 
     @classmethod
-    def sign(cls, member: Identity, session: CommitteeSession, digests: bytes, left_out: Mapping[str, str]) -> Signed:
-        """Sign what was read: header ``digests`` one behind the other."""
-        head = DropChain.of(session, _split(digests)).head.hex()
-        body = _LogBody(digests, head, tuple(sorted(left_out.items())), member.public_key, session.session.hex())
+    def sign(
+        cls, member: Identity, session: CommitteeSession, digests: bytes, left_out: Mapping[str, str], page: bytes = b""
+    ) -> Signed:
+        """Sign what was read: header ``digests`` one behind the other; and the ``page`` of the result, if there is one."""
+        head, of_page = DropChain.of(session, _split(digests)).head.hex(), hashlib.sha256(page).hexdigest() if page else ""
+        body = _LogBody(digests, head, tuple(sorted(left_out.items())), member.public_key, of_page, session.session.hex())
         return Signed.sign(Purpose.COMMITTEE_LOG, msgspec.to_builtins(body), member)
 
     @classmethod
@@ -242,7 +250,7 @@ class DropLog:
             chains.append(chain)
         if len(body.digests) % DIGEST_BYTES or chain.head.hex() != body.head:
             raise InputError("its digests do not give its head. Ask the member for it again.")
-        return cls(signed, body.member, tuple(digest.hex() for digest in digests), tuple(chains), dict(body.left_out))
+        return cls(signed, body.member, tuple(digest.hex() for digest in digests), tuple(chains), dict(body.left_out), body.page)
 
     def has(self, place: DropPlace) -> bool:
         """Whether the log has a contribution where a receipt says that it is."""

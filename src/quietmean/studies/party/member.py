@@ -31,7 +31,7 @@ from quietmean.protocols.committee.opening import CommitteeOpening, QuorumMachin
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result, sign_end
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.voting import CommitteeState
-from quietmean.studies.agreement.contribution import DropLog, session_of
+from quietmean.studies.agreement.contribution import RESULT_PAGE, DropLog, session_of
 from quietmean.studies.agreement.deadlines import CommitteeTerms, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
@@ -54,11 +54,15 @@ class _LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class MemberFiles:
-    """The files of one member of a sealed study. ``plan``: for all who may contribute."""
+    """The files of one member of a sealed study. ``plan``: for all who may contribute.
+
+    ``page``: makes the page of a result for contributors, the same at all members; nothing where it cannot be shown.
+    """
 
     files: PartyContext
     plan: Plan
     options: SiteOptions
+    page: Callable[[CheckedResult], bytes] = lambda checked: b""
 
     @property
     def sealed(self) -> Sealed:
@@ -88,7 +92,7 @@ class MemberFiles:
     @property
     def published(self) -> tuple[Path, ...]:
         """Those files that are there for everybody: with them anyone reads the result, and what became of a contribution."""
-        return tuple(path for path in (self.sums, self.beside(".dropped")) if path.exists())
+        return tuple(path for path in (self.sums, *map(self.beside, (".dropped", RESULT_PAGE))) if path.exists())
 
     @property
     def sums(self) -> Path:
@@ -271,7 +275,9 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState, say
     if holdings.dropped:
         why = {key: why for key, _, why in holdings.left_out} | dict(state.left_out)
         uncounted_keys = {key: text for key, text in why.items() if key and names.get(key, key) not in counted}
-        log = DropLog.sign(own.files.identity, own.session, holdings.dropped, uncounted_keys)
+        if page := own.page(checked):
+            write_private(own.beside(RESULT_PAGE), page, THE_STUDY_GOES_ON)
+        log = DropLog.sign(own.files.identity, own.session, holdings.dropped, uncounted_keys, page)
         write_private(own.beside(".dropped"), log.to_file(), THE_STUDY_GOES_ON)
     write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(uncounted)), THE_STUDY_GOES_ON)
     write_private(own.sums, state.result.content, THE_STUDY_GOES_ON)
