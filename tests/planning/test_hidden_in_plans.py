@@ -12,7 +12,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.statistics import Statistic
 from quietmean.statistics.allocation import USUAL_SPREAD
-from quietmean.statistics.expectation import SPREADS, fewer_than_half
+from quietmean.statistics.drawn_studies import SPREADS, fewer_than_half
 from quietmean.statistics.simulated import hopeful
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
@@ -120,7 +120,7 @@ def test_a_refusal_goes_by_the_usual_spread() -> None:
     (one,) = (one for one in all_statistics() if one.text == "logistic-regression(smoker ~ age + weight)")
     planned, hidden = forecast(one, 430.0), []
     for spread in (max(SPREADS), USUAL_SPREAD):
-        decoded = planned.expectation._decoded(one, spread, 1.0, 1.0, 51)
+        decoded = planned.expectation.answers(one, spread, 1.0, 1.0, 51)
         hidden.append(fewer_than_half(map(hopeful, decoded), 51))
     assert hidden == [False, True]
     with pytest.raises(InputError, match="noise hides the answer"):

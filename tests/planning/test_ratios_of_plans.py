@@ -12,8 +12,9 @@ import pytest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.readable import for_terminal
 from quietmean.statistics import Column, Columns, Statistic, Workload, parse_statistic, read_text
+from quietmean.statistics.drawn_studies import Expected
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.expectation import Expectation, Expected
+from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.simulated import reach_text
 from quietmean.studies import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
@@ -74,6 +75,7 @@ def test_both_ends_are_those_of_the_studies_that_are_drawn(text: str) -> None:
 
 def _drawn(expectation: Expectation, term: Expected) -> list[tuple[float, float]]:
     """The intervals of drawn studies, decoded once more."""
+    assert isinstance(term.statistic, Statistic)
     source = expectation._studies_of(term.statistic)
     noise = expectation.noise / expectation.records
     means, added = source.drawn(0.25, expectation.records, 25)

@@ -23,7 +23,8 @@ from quietmean.protocols import configure
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.statistics.allocation import made_up
-from quietmean.statistics.expectation import Expectation, fewer_than_half
+from quietmean.statistics.drawn_studies import fewer_than_half
+from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.tails import Z
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data.sources import parties_of_table

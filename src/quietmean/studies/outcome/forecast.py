@@ -16,13 +16,13 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols.mechanism import is_private
 from quietmean.statistics.allocation import USUAL_SPREAD
-from quietmean.statistics.expectation import RATIO, SPREADS, Expectation, Expected, best_bins
+from quietmean.statistics.drawn_studies import SPREADS, DrawnStudies, Expected, PlannedQuestion
+from quietmean.statistics.expectation import RATIO, Expectation, best_bins
 from quietmean.statistics.features.table import cut_evenly
 from quietmean.statistics.kinds.counts import Histogram
 from quietmean.statistics.kinds.linear_regression import LinearRegression
 from quietmean.statistics.scenario import effects_in
 from quietmean.statistics.simulated import Simulated, reach_text
-from quietmean.statistics.statistic import Statistic
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.needed import Needed, of_this_size, round_up, short_number
@@ -78,7 +78,7 @@ class Forecast:
         return protocol.traits.checks.noise_law(protocol, target.responding)
 
     @cached_property
-    def expectation(self) -> Expectation:
+    def expectation(self) -> DrawnStudies[Any]:
         return Expectation(self.study.workload, self.noise, self.drawn, self.plan.value_step, self.studies, self.law)
 
     @property
@@ -240,7 +240,7 @@ class Forecast:
 
     def _enough(
         self,
-        statistic: Statistic,
+        statistic: PlannedQuestion,
         start: float,
         planned: Callable[[float], Forecast | None],
         rounded: Callable[[float], float] = lambda count: round_up(math.ceil(count)),
@@ -289,7 +289,7 @@ class Forecast:
                 if goal is None:
                     continue
 
-                def does(more: float, less: float, one: Statistic = statistic, aim: str = aim, goal: float = goal) -> bool:
+                def does(more: float, less: float, one: PlannedQuestion = statistic, aim: str = aim, goal: float = goal) -> bool:
                     if aim == "power":
                         return self.expectation.has_power(one, goal, more, less)
                     return self.expectation.drawn(one, USUAL_SPREAD, more, less).width <= goal
@@ -317,7 +317,7 @@ class Forecast:
                 )
         return needed
 
-    def _untested(self, statistic: Statistic) -> str:
+    def _untested(self, statistic: PlannedQuestion) -> str:
         """Why a statistic has no power; "" where it has one."""
         if self.study.workload.these_records:
             return "a study of these records alone has no test"
@@ -383,13 +383,13 @@ def _if_so(spreads: Sequence[str]) -> str:
     return f"if the standard deviation{many} {' and '.join(spreads)}: by default {percent_text(USUAL_SPREAD)} of the range"
 
 
-def _example(statistic: Statistic) -> str:
+def _example(statistic: PlannedQuestion) -> str:
     """How to say which ratio is expected; "" for a statistic that takes none, or has it."""
     name = next((name for name in effects_in(statistic.known_expectations) if name.endswith(RATIO)), "")
     return f"expect={name} 2" if name and name not in dict(statistic.expect) else ""
 
 
-def _without_effect(statistic: Statistic) -> str:
+def _without_effect(statistic: PlannedQuestion) -> str:
     """What to do where a study does not say which effect it expects, and could; "" where it says one."""
     effects = effects_in(statistic.known_expectations)
     if not effects or effects_in(name for name, _ in statistic.expect):

@@ -19,7 +19,7 @@ from quietmean.ledger.account import over_gaussian, shared_budget_text
 from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
 from quietmean.planning.other_noise import other_noise
 from quietmean.privacy.analysis import cost_text
-from quietmean.statistics.expectation import STUDIES, Expected
+from quietmean.statistics.drawn_studies import STUDIES, Expected
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.feasible import feasible
