@@ -132,3 +132,4 @@ def __dir__() -> list[str]:
 # Methods of values in layers below.
 lazy.calibrate.provide("planning.calibrate", "calibrate")
 lazy.simulate.provide("simulation", "simulate")
+lazy.fitted_studies.provide("learning.models.drawn", "fitted_studies")

@@ -68,7 +68,7 @@ def forecast(
 def refusal(planned: Forecast) -> str:
     """Why a study is refused; "" where it is not. What a plan shows is the same verdict."""
     hidden = [line for line in planned.lines() if line.startswith("! ")]
-    (statistic,) = planned.study.workload.statistics
+    (statistic,) = planned.expectation.asked
     assert bool(hidden) == planned.expected[0].hopeless == planned.expectation.hides(statistic)
     try:
         planned.require_hope()

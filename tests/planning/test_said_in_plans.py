@@ -77,6 +77,7 @@ def test_a_forecast_takes_the_quantile_of_the_noise_that_is_drawn() -> None:
     for kind, quantile in (("gaussian", Z), ("laplace", 2.106)):
         forecast = of_noise(kind)
         (term,) = forecast.expected
+        assert isinstance(forecast.study, StudyTerms)
         (scale,) = forecast.study.workload.scales.values()
         assert term.noise[0] / (forecast.noise / scale) == pytest.approx(quantile, rel=2e-3), kind
 

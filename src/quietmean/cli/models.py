@@ -13,16 +13,14 @@ from quietmean import learning
 from quietmean.cli.answers import show_session
 from quietmean.cli.console import progress, tell_notes, warn
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, TargetOptions
-from quietmean.core.errors import InputError, named
+from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
-from quietmean.core.readable import count_of, delta_shown, either_side, epsilon_shown, error_text, indented, percent_text
+from quietmean.core.readable import count_of
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols import configure
 from quietmean.protocols.target import budget_warnings
-from quietmean.statistics.allocation import USUAL_SPREAD
-from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.joint_terms import JointTerms
 from quietmean.studies.agreement.session_study import SessionStudy
@@ -36,12 +34,6 @@ if TYPE_CHECKING:
 
 # What is stated of a target that a model by rounds has.
 _OF_MODELS = ("epsilon", "delta", "colluding", "dropouts", "protocol")
-# So many made-up records tell what to expect, and how they are made.
-_DRAWN = 4096
-_MADE_UP = (
-    f"Assumed: columns have nothing to do with each other, and numbers a standard deviation of {percent_text(USUAL_SPREAD)} of "
-    "their bounds."
-)
 # A study file holds no number of parties, and no model that needs one.
 _ANY_NUMBER = 2
 
@@ -126,49 +118,3 @@ def write_model(model: ModelByRounds, fields: Mapping[str, Any], study_file: Out
         require_private(configure(study.protocol, study.options))
     study_file.write(study_text(study).encode())
     return study
-
-
-def expected_of_model(study: SessionStudy, parties: int, records: int | None) -> dict[str, Any]:
-    """What a fit by so many parties of so many records in all would show of made-up ones. Nothing is charged.
-
-    Raises :class:`InputError` where nobody says how many records there are.
-    """
-    if records is None:
-        raise InputError(f"records is not given, and an interval depends on how many there are. Give {named('records', 'N')}.")
-    model: ModelByRounds = learning.model_of(study, parties)
-    scenario = SyntheticRecords.of_study(model.columns, (), USUAL_SPREAD, _DRAWN)
-    made_up = np.column_stack([scenario.values[column.name] for column in model.columns])
-    terms = study.terms(parties)
-    return {
-        "session": study.name,
-        "question": study.model,
-        "parties": parties,
-        "records": records,
-        "rounds": study.rounds,
-        "protocol": terms.plan.protocol.name,
-        "epsilon": terms.spent_epsilon(study.rounds),
-        "delta": study.delta,
-        "colluding": terms.colluding,
-        "expected": model.expect(made_up, parties, records=records).to_json(),
-    }
-
-
-def planned_model(document: Mapping[str, Any]) -> list[str]:
-    """The first screen of what :func:`expected_of_model` makes."""
-    expected, parties, rounds = document["expected"], document["parties"], count_of(document["rounds"], "round")
-    ends = {term: expected["interval_population"][term] for term, value in expected["estimate"].items() if value is not None}
-    widths = {term: f"interval {either_side(error_text((high - low) / 2))}" for term, (low, high) in ends.items()}
-    terms = [f"    {term}: {widths.get(term, 'hidden')}" for term in expected["terms"]]
-    cost = f"epsilon {epsilon_shown(document['epsilon'])} (delta {delta_shown(document['delta'])}) per record"
-    return [
-        f"{parties} parties, {count_of(document['records'], 'record')}, {document['protocol']}, {rounds}",
-        *indented("", document["question"], 2),
-        *terms,
-        *indented("", f"Expected 95 % intervals, an estimate. They cover sampling and noise. {_MADE_UP}", 0),
-        f"Privacy: {cost}, guaranteed, against any {document['colluding']} of {parties} parties.",
-    ]
-
-
-def is_hidden(document: Mapping[str, Any]) -> bool:
-    """Would noise most often hide all terms of what :func:`expected_of_model` makes?"""
-    return all(value is None for value in document["expected"]["estimate"].values())

@@ -7,7 +7,6 @@ from pathlib import Path
 from shlex import quote
 
 from quietmean.cli.console import out, print_json, print_lines, progress, warn
-from quietmean.cli.models import expected_of_model, is_hidden, planned_model, refuse_for_models
 from quietmean.cli.options import StudyOptions
 from quietmean.cli.screens import NEXT
 from quietmean.core.errors import InputError
@@ -19,6 +18,7 @@ from quietmean.studies.agreement.any_study import AnyStudy, load_any
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import agreed_terms
 from quietmean.studies.party.planned import Wanted
 
@@ -53,23 +53,17 @@ def plan_study(
     wanted.require_possible()
     study, count, sealed = _study_and_parties(path, options, parties)
     if isinstance(study, SessionStudy):
-        beside = {"width": options.width, "power": options.power, "no_privacy": no_privacy, "details": shown.details}
-        refuse_for_models({**beside, "protocol": protocol, "out": plan_file})
-        document = expected_of_model(study.require_model(), count, options.records)
-        if shown.json:
-            print_json(document)
-            return
-        print_lines([*planned_model(document), *_end(is_hidden(document), path, options, sealed)])
-        return
+        study.require_model()
     if protocol is not None:
         name, protocol_options = resolve(protocol, study.options)
         study = study.model_copy(update={"protocol": name, "options": protocol_options})
     with progress("calibrating"):
         planned = wanted.plan(study, count, by_file=sealed is not None and sealed.by_file, no_privacy=no_privacy)
-    for sentence in budget_warnings(planned.plan.target, planned.records):
+    for sentence in budget_warnings(planned.target, planned.records):
         warn(sentence)
     if planned.records is None:
-        warn("how many records there are is not known, so no widths. Give --records N, or records = N in the study file.")
+        stated = ", or records = N in the study file" if isinstance(study, StudyTerms) else ""
+        warn(f"how many records there are is not known, so no widths. Give --records N{stated}.")
     with progress("drawing studies"):
         document = planned.document()
     if plan_file is not None:

@@ -81,12 +81,14 @@ class Provided:
 
 calibrate = Provided()
 simulate = Provided()
+fitted_studies = Provided()
 
 
 __all__ = [
     "csgraph",
     "feather",
     "figures",
+    "fitted_studies",
     "ipc",
     "linalg",
     "lines",

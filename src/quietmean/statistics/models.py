@@ -46,6 +46,19 @@ MODELS = {
         ("formula", "time", "event", "edges"),
     ),
 }
+
+
+@dataclass(frozen=True)
+class ModelQuestion:
+    """The question of a model by rounds, by its ``text``, as it is planned: nothing can be expected of it."""
+
+    text: str
+    null: float | None = 0.0
+    subject: str | None = None
+    expect: tuple[tuple[str, float], ...] = ()
+    known_expectations: tuple[str, ...] = ()
+
+
 # What stands before a bracket or an equals sign.
 _NO_COLUMN = re.compile(r"(?<![`\w])\w+\s*(?=[(=])")
 # What regressions of one release are by rounds.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Required, Self, TypedDict
 
@@ -33,6 +33,7 @@ from quietmean.studies.agreement.session_study import MODEL, SessionStudy
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import noise_of_total
+from quietmean.studies.party.planned import PlannedStudy, Wanted
 
 # The version of what parties send in a round and make of its mean: who changes that changes it, so that all agree on it.
 VERSION = 6
@@ -251,18 +252,44 @@ class ModelByRounds:
         noise = noise_of_total(self.session_study(parties).terms(parties).plan) / count
         return self._fit_alone(np.array_split(given, parties), noise, float(count)).coefficients
 
+    def plan(
+        self, parties: int, *, records: int | None = None, width: float | None = None, power: float | None = None
+    ) -> PlannedStudy:
+        """Plan its session as :meth:`quietmean.Study.plan` does a study: what it costs, and how wide its intervals will be."""
+        wanted = Wanted(records, width, power)
+        return wanted.plan(self.session_study(parties), parties, hope=False)
+
     def without_noise(self, parts: Sequence[Array]) -> Fit:
         """Return what all rounds would answer of the records (N, columns) of all parties without noise, for who has them all."""
         return self._fit_alone(parts, 0.0, float(sum(map(len, parts))))
 
     def _fit_alone(self, parts: Sequence[Array], noise: float, records: float) -> Fit:
         """All rounds, to which no noise is added, as of so many records with so much of it in each mean."""
-        design, given = self._design_for(len(parts)), sum(map(len, parts))
-        state = self._begin(design)
+        return next(self.drawn_fits(parts, np.full((1, sum(map(len, parts))), 1 / sum(map(len, parts))), noise, records))
+
+    def drawn_fits(
+        self, parts: Sequence[Array], weights: Array, noise: float, records: float, added: Array | None = None
+    ) -> Iterator[Fit]:
+        """Fits of so many ``records``, each when it is asked for, whose rounds release weighted sums of those of all parties.
+
+        ``parts``: the records (N, columns) of each. ``weights``, (fits, all records): one row for each fit. ``noise``: its
+        deviation in each coordinate. ``added``: noise for a deviation of 1, (fits, rounds, coordinates); by default none is
+        added.
+        """
+        design, ends = self._design_for(len(parts)), np.cumsum([len(part) for part in parts])[:-1]
         rows = [self._rows(design, part, place) for place, part in enumerate(parts)]
-        for number in range(1, self.rounds + 1):
-            state.moved(number, sum(state.vectors(row).sum(axis=0) for row in rows) / given, noise, records)
-        return self.fit_of(design, state)
+        for fit, own in enumerate(weights):
+            state, by_party = self._begin(design), np.split(own, ends)
+            for number in range(1, self.rounds + 1):
+                mean = np.sum([each @ state.vectors(row) for each, row in zip(by_party, rows, strict=True)], axis=0)
+                if added is not None:
+                    mean += noise * added[fit, number - 1]
+                state.moved(number, mean, noise, records)
+            yield self.fit_of(design, state)
+
+    def dimension_for(self, parties: int) -> int:
+        """How many coordinates a vector of so many parties has."""
+        return self._begin(self._design_for(parties)).dimension
 
     def save_study(self, path: str | Path, parties: int) -> None:
         """Write what so many ``parties`` agree on by :meth:`fit`, for ``quietmean study invite``; ``quietmean join`` then fits it

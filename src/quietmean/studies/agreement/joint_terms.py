@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quietmean.core.domain import Links, PrivacyUnit
+from quietmean.core.domain import Links, PrivacyUnit, counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
 from quietmean.core.limits import LONGEST_SECONDS, SHORTEST_SECONDS
@@ -18,6 +18,9 @@ from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, req
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+    from quietmean.planning.plan import Plan
+    from quietmean.privacy import Charge
 
 _TIMEOUTS: Final = frozenset(("round_timeout", "start_timeout"))
 # connections: parties dial each other, or a relay. folder: messages are files in a folder that each site names for itself.
@@ -106,6 +109,32 @@ class JointTerms(BaseModel):
     def sealable(self) -> Self:
         """Return the terms as they are sealed: with hybrid links, unless they say something else."""
         return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
+
+    def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
+        """The plan of so many parties, of each round where there are several. Raises :class:`InputError` where there is none."""
+        raise NotImplementedError
+
+    def charge_of(self, plan: Plan) -> Charge:
+        """What all that is released by this plan costs at most."""
+        return plan.charge
+
+    def public_records(self, parties: int, stated: int | None = None) -> float | None:
+        """How many units there are, as far as is public, or as is ``stated``; None if nobody said."""
+        return None if stated is None else float(stated)
+
+    def contributions_expected(self, parties: int) -> int:
+        """How many of the parties are counted on to contribute."""
+        return parties
+
+    @property
+    def counted(self) -> str:
+        """What its units are called, several of them."""
+        return counted_text(self.unit)
+
+    @property
+    def about_these_records(self) -> bool:
+        """Whether intervals are about these records alone."""
+        return False
 
     @property
     def starts_with_quorum(self) -> bool:

@@ -15,6 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
+from quietmean.privacy import Charge, compose
 from quietmean.statistics import Column
 from quietmean.statistics.models import MODELS, model_text
 from quietmean.studies.agreement.deadlines import for_quorum, minimum_of, parties_that_could
@@ -106,6 +107,12 @@ class SessionStudy(JointTerms):
             options=self.options,
             by_folder=self.by_folder,
         )
+
+    def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
+        return self.terms(parties).plan
+
+    def charge_of(self, plan: Plan) -> Charge:
+        return compose([plan.charge] * self.rounds)
 
     def terms_by_size(self, parties: int) -> dict[int, SessionTerms]:
         """The terms for all numbers of parties with which it may start, of so many in all; all of them first.

@@ -343,19 +343,25 @@ class StudyTerms(JointTerms):
     def in_words(self) -> str:
         return super().in_words if self.nats is None else nats_in_words(self.nats)
 
+    @property
+    def counted(self) -> str:
+        return self.workload.counted
+
+    @property
+    def about_these_records(self) -> bool:
+        return self.workload.these_records
+
     def public_records(self, parties: int, stated: int | None = None) -> float | None:
-        """How many units the study has, as far as is public: parties, or ``records``; None if nobody said."""
         if self.unit == PrivacyUnit.PARTY:
             return float(parties)
         records = self.records if stated is None else stated
         return None if records is None else float(records)
 
     def contributions_expected(self, parties: int) -> int:
-        """How many of the parties are counted on to contribute: of a committee's members only what they hand in besides."""
+        # Of a committee's members only what they hand in besides.
         return parties if self.committee is None else max(parties - self.committee.members, 1)
 
     def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
-        """The plan of :meth:`choice`."""
         return self.choice(parties, no_privacy=no_privacy).plan
 
     def choice(self, parties: int, *, no_privacy: bool = False) -> Choice:

@@ -10,6 +10,7 @@ from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
+from quietmean.core.lazy import fitted_studies
 from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.readable import bound_of, bound_text, either_side, for_terminal, percent_text
 from quietmean.planning.plan import Plan
@@ -21,8 +22,11 @@ from quietmean.statistics.expectation import RATIO, Expectation, best_bins
 from quietmean.statistics.features.table import cut_evenly
 from quietmean.statistics.kinds.counts import Histogram
 from quietmean.statistics.kinds.linear_regression import LinearRegression
+from quietmean.statistics.models import ModelQuestion
 from quietmean.statistics.scenario import effects_in
 from quietmean.statistics.simulated import Simulated, reach_text
+from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.needed import Needed, of_this_size, round_up, short_number
@@ -49,9 +53,12 @@ def noise_of_total(plan: Plan) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """A study, its plan, and how many ``records`` it has, as far as is public (parties, if they are the unit)."""
+    """A study, its plan, and how many ``records`` it has, as far as is public (parties, if they are the unit).
 
-    study: StudyTerms
+    ``plan`` is that of each round where a model is fitted.
+    """
+
+    study: AnyStudy
     plan: Plan
     records: float
     # How many studies are drawn; a party that takes part need not know to the percent.
@@ -79,7 +86,11 @@ class Forecast:
 
     @cached_property
     def expectation(self) -> DrawnStudies[Any]:
-        return Expectation(self.study.workload, self.noise, self.drawn, self.plan.value_step, self.studies, self.law)
+        study, drawn = self.study, (self.noise, self.drawn)
+        if isinstance(study, SessionStudy):
+            fits: DrawnStudies[ModelQuestion] = fitted_studies(study, self.parties, *drawn, self.studies)
+            return fits
+        return Expectation(study.workload, *drawn, self.plan.value_step, self.studies, self.law)
 
     @property
     def expected(self) -> tuple[Expected, ...]:
@@ -92,18 +103,18 @@ class Forecast:
 
     def sentences(self) -> list[str]:
         """The sentences of the forecast, one for each statistic, and what the intervals are about where that is not usual."""
-        return [*map(self._sentence, self.expected), *([ABOUT_THESE] if self.study.workload.these_records else [])]
+        return [*dict.fromkeys(map(self._sentence, self.expected)), *([ABOUT_THESE] if self.study.about_these_records else [])]
 
     @property
     def lost(self) -> list[str]:
         """The statistics whose first answers noise would hide, with what would do, a sentence each."""
-        return [self._hopeless(term) for term in self.expected if term.hopeless]
+        return list(dict.fromkeys(self._hopeless(term) for term in self.expected if term.hopeless))
 
     @property
     def by_rounds(self) -> list[str]:
         """The linear regressions whose error is above what rounds had where they were measured, a sentence each with the call."""
         target, (records, epsilon, delta) = self.plan.target, _MEASURED
-        if target.nats is not None or self.study.unit != PrivacyUnit.RECORD or self.study.workload.these_records:
+        if target.nats is not None or self.study.unit != PrivacyUnit.RECORD or self.study.about_these_records:
             return []
         if mu_of_budget(target.epsilon, target.delta) * math.sqrt(self.drawn) < mu_of_budget(epsilon, delta) * math.sqrt(records):
             return []
@@ -118,21 +129,25 @@ class Forecast:
 
     def lines(self, needed: Sequence[Needed] = ()) -> list[str]:
         """Half of each statistic's interval at the usual spread, and beside it what is ``needed`` for another one."""
-        lines = []
+        lines, before = list[str](), ""
         for term in self.expected:
             if term.hopeless:
-                lines.append(f"! {self._hopeless(term)}")
+                lines += [] if term.statistic.text == before else [f"! {self._hopeless(term)}"]
+                before = term.statistic.text
                 continue
-            of_term = f", {term.term}" if term.term else ""
+            # What several terms are of is said once.
+            # What several terms of a model have alike is said once.
+            alike, before = term.statistic.text == before, term.statistic.text
+            asked = term.term if alike else ", ".join(filter(None, (term.statistic.text, term.term)))
             noise = "" if term.population is not None else " from the noise alone"
             spreads = [short_number(spread) for spread in self.expectation.assumed(term.statistic).values()]
             taken = [f"say yours: {example}"] if term.at == 1 and (example := _example(term.statistic)) else []
             if _depends_on_spread(term):
-                taken += [_if_so(spreads)] if spreads else []
+                taken += [_if_so(spreads)] if spreads and not alike else []
             elif guesses := self.expectation.stated(term.statistic):
                 taken += [f"standard deviation {' and '.join(map(short_number, guesses.values()))}: stated in the study"]
             assumed = " ".join(["", *filter(None, (term.if_so, f"({'; '.join(taken)})" if taken else ""))])
-            own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
+            own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text and not alike]
             flagged = (
                 [f"flagged or hidden in {percent_text(term.flagged)} of studies{_of_them_hidden(term)}"]
                 if term.flagged >= _WORTH_SAYING
@@ -141,12 +156,12 @@ class Forecast:
             power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
             half = either_side(bound_text(term.usual_width / 2)) if term.at is None else reach_text(term.usual_width, term.at)
             interval = f"interval {for_terminal(half)}{noise}{assumed}"
-            lines.append(f"{term.statistic.text}{of_term}: {'; '.join([interval, *own, *power, *flagged])}")
+            lines.append(f"{asked}: {'; '.join([interval, *own, *power, *flagged])}")
         return lines
 
     def shortly(self) -> list[str]:
         """Return how far the noise moves each statistic, half the width of its 95 % interval, in a few words."""
-        about = "noise; these records alone" if self.study.workload.these_records else "noise"
+        about = "noise; these records alone" if self.study.about_these_records else "noise"
         return [
             f"{term.statistic.text} hidden by noise"
             if term.hopeless
@@ -159,7 +174,7 @@ class Forecast:
 
         Not where the study says ``accept_wide``.
         """
-        if self.study.accept_wide:
+        if isinstance(self.study, StudyTerms) and self.study.accept_wide:
             return
         lost = self.expectation.hopeless
         if lost:
@@ -193,7 +208,7 @@ class Forecast:
         needed = self._remedies(term)
         ways = []
         if "records_needed" in needed:
-            ways.append(f"about {needed['records_needed']:,.0f} {self.study.workload.counted} in all")
+            ways.append(f"about {needed['records_needed']:,.0f} {self.study.counted} in all")
         if "parties_needed" in needed and self.study.unit.within_party:
             ways.append(of_this_size(needed["parties_needed"]))
         if "epsilon_needed" in needed:
@@ -274,7 +289,7 @@ class Forecast:
         except InputError:
             return None
 
-    def _plan(self, study: StudyTerms, parties: int) -> Plan:
+    def _plan(self, study: AnyStudy, parties: int) -> Plan:
         return study.plan(parties, no_privacy=not is_private(self.plan.protocol))
 
     def needed(self, width: float | None, power: float | None) -> list[Needed]:
@@ -284,7 +299,7 @@ class Forecast:
             {term.statistic.text for term in expected if _depends_on_spread(term)},
             {term.statistic.text: term.at for term in expected},
         )
-        for statistic in self.study.workload.statistics:
+        for statistic in self.expectation.asked:
             for aim, goal in (("width", width), ("power", power)):
                 if goal is None:
                     continue
@@ -319,21 +334,22 @@ class Forecast:
 
     def _untested(self, statistic: PlannedQuestion) -> str:
         """Why a statistic has no power; "" where it has one."""
-        if self.study.workload.these_records:
+        if self.study.about_these_records:
             return "a study of these records alone has no test"
-        if math.isnan(self.expectation.drawn(statistic).power):
-            return "it has no test"
-        return _without_effect(statistic)
+        if isinstance(statistic, ModelQuestion):
+            return _without_effect(statistic)
+        return "it has no test" if math.isnan(self.expectation.drawn(statistic).power) else _without_effect(statistic)
 
     @property
     def _counted(self) -> str:
-        return self.study.workload.counted if self.study.workload.of_persons else "records"
+        return self.study.counted if self.study.unit == PrivacyUnit.PERSON else "records"
 
     def _epsilon(self, less_noise: float) -> float | None:
         """The budget with so many times less noise, at the same delta; None beyond any sensible one."""
-        target = self.plan.target
-        if target.nats is not None:
+        if self.plan.target.nats is not None:
             return None
+        # Of a model by rounds, all of them together.
+        target = self.study
         if self.law is not None:
             # The scale of Laplace noise goes with 1 / epsilon.
             epsilon = target.epsilon * less_noise
@@ -349,13 +365,16 @@ class Forecast:
 
     def _bins(self, term: Expected) -> dict[str, int]:
         """Which number of bins serves best, for a histogram with one."""
-        statistic, columns = term.statistic, self.study.workload.columns
-        if not isinstance(statistic, Histogram) or statistic.edges is not None or not cut_evenly(columns[statistic.column]):
+        statistic, study = term.statistic, self.study
+        if not isinstance(study, StudyTerms) or not isinstance(statistic, Histogram) or statistic.edges is not None:
+            return {}
+        column = study.workload.columns[statistic.column]
+        if not cut_evenly(column):
             return {}
         share = math.sqrt(term.budget_part) or 1.0
         # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.
-        deviation = self.noise / self.drawn / (self.study.workload.sensitivity * share / math.sqrt(2))
-        return {"best_bins": best_bins(columns[statistic.column], self.drawn, deviation)}
+        deviation = self.noise / self.drawn / (study.workload.sensitivity * share / math.sqrt(2))
+        return {"best_bins": best_bins(column, self.drawn, deviation)}
 
 
 def _of_them_hidden(term: Expected) -> str:
@@ -391,6 +410,8 @@ def _example(statistic: PlannedQuestion) -> str:
 
 def _without_effect(statistic: PlannedQuestion) -> str:
     """What to do where a study does not say which effect it expects, and could; "" where it says one."""
+    if isinstance(statistic, ModelQuestion):
+        return "as no effect can be stated of a model by rounds"
     effects = effects_in(statistic.known_expectations)
     if not effects or effects_in(name for name, _ in statistic.expect):
         return ""

@@ -21,6 +21,8 @@ from quietmean.planning.other_noise import other_noise
 from quietmean.privacy.analysis import cost_text
 from quietmean.statistics.drawn_studies import STUDIES, Expected
 from quietmean.studies.agreement.deadlines import in_hours, in_words
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.feasible import feasible
 from quietmean.studies.outcome.forecast import Forecast
@@ -31,9 +33,10 @@ from quietmean.studies.party.contract import CommitteeWords
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
     from quietmean.planning.plan import Plan
-    from quietmean.statistics.workload import Workload
-    from quietmean.studies.agreement.deadlines import CommitteeTerms, Deadlines
-    from quietmean.studies.agreement.study import StudyTerms
+    from quietmean.privacy import Charge
+    from quietmean.protocols import Target
+    from quietmean.studies.agreement.any_study import AnyStudy
+    from quietmean.studies.agreement.deadlines import Deadlines
 
 # The columns of a planned study's rows. Widths are of whole intervals, from the narrowest to the widest of what may be.
 _COLUMNS: Kinds = {
@@ -67,7 +70,7 @@ class Wanted:
             )
 
     def plan(
-        self, study: StudyTerms, parties: int, *, by_file: bool = False, no_privacy: bool = False, hope: bool = True
+        self, study: AnyStudy, parties: int, *, by_file: bool = False, no_privacy: bool = False, hope: bool = True
     ) -> PlannedStudy:
         """The plan of a study of so many parties; ``by_file`` and so on as :func:`.feasible` has them.
 
@@ -90,25 +93,30 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlannedStudy(TableFile):
-    """A study with the plan that all its parties make, a row for each statistic.
+    """A study with the plan that all its parties make, a row for each statistic, and for each term of a model by rounds.
 
     ``records``: how many units all have together, as far as is public: without it nothing is known of widths.
     """
 
-    study: StudyTerms
+    study: AnyStudy
     choice: Choice
     records: float | None
     wanted: Wanted
 
     @property
     def plan(self) -> Plan:
-        """The plan itself, which :func:`quietmean.simulate` takes."""
+        """The plan itself, which :func:`quietmean.simulate` takes; of a model that of each round."""
         return self.choice.plan
 
     @property
     def epsilon_a_priori(self) -> float:
         """What any execution costs at most, against any coalition of the planned size, at the study's delta; rounded up."""
-        return self.plan.epsilon_a_priori
+        return self.charge.epsilon(self.study.delta)
+
+    @cached_property
+    def charge(self) -> Charge:
+        """What all that is released costs at most."""
+        return self.study.charge_of(self.plan)
 
     @cached_property
     def _forecast(self) -> Forecast | None:
@@ -128,21 +136,23 @@ class PlannedStudy(TableFile):
     def proposed(self) -> str | None:
         """A committee, where one would serve better. Who names a protocol by file asks for one message of each party."""
         one_message = self.study.protocol != AUTO and self.plan.protocol.traits.by_file
-        return propose(self.plan, one_message=one_message) if one_message or self.study.protocol == AUTO else None
+        can_have_one = isinstance(self.study, StudyTerms) and (one_message or self.study.protocol == AUTO)
+        return propose(self.plan, one_message=one_message) if can_have_one else None
 
     @cached_property
     def influence(self) -> StudyInfluence | None:
         """How far one party can move each answer; None where that is not computed."""
-        return StudyInfluence.of_study(self.study, self.plan, self.wanted.records)
+        study = self.study
+        return StudyInfluence.of_study(study, self.plan, self.wanted.records) if isinstance(study, StudyTerms) else None
 
     def document(self) -> dict[str, Any]:
         """What ``plan --json`` prints of a study."""
         plan = self.plan
         return {
-            "target": plan.target.describe(),
+            "target": self.target.describe(),
             "protocol": plan.protocol.name,
             "prediction": dict(plan.prediction),
-            "epsilon_a_priori": plan.epsilon_a_priori,
+            "epsilon_a_priori": self.epsilon_a_priori,
             "digest": plan.digest,
             "expected": () if self._forecast is None else self._forecast.to_json(),
             "needed": [remedy.to_json() for remedy in self.needed],
@@ -152,41 +162,42 @@ class PlannedStudy(TableFile):
 
     def first_screen(self, *, details: bool = False) -> Iterator[str]:
         """The protocol, the interval of each statistic, and what must not be hidden. ``details``: all else is below it."""
-        plan, target, study = self.plan, self.plan.target, self.study
+        plan, target, study = self.plan, self.target, self.study
         if first := plan.above_target or plan.nats_kept:
             yield from (f"! {sentence}" for sentence in (first, *where_more_is_promised(plan, plan.domain)))
-        yield f"{count_of(target.parties, 'party', 'parties')}{self._of_records}, {plan.protocol.name}"
+        yield f"{count_of(target.parties, 'party', 'parties')}{self._of_records}, {plan.protocol.name}{self._in_rounds}"
         if self._forecast is not None:
             yield from (f"  {line}" for line in self._forecast.lines(self.needed))
             alone = all(term.population is None for term in self.expected)
             of = "the noise alone" if alone else "sampling and noise, where nothing else is said"
             of = of if any(term.population is None for term in self.expected) else "sampling and noise"
-            yield ABOUT_THESE if study.workload.these_records else f"Expected 95 % intervals. They cover {of}."
+            yield ABOUT_THESE if study.about_these_records else f"Expected 95 % intervals. They cover {of}."
         if not first:
             yield f"Privacy: {self._promise}."
-        if (times := over_gaussian(plan.charge, target.delta)) is not None:
+        if (times := over_gaussian(self.charge, target.delta)) is not None:
             yield shared_budget_text(times)
-        if study.committee is not None:
-            yield f"Who reads: {CommitteeWords(study.committee, None, study.workload).otherwise}"
+        if (words := self._committee) is not None:
+            yield f"Who reads: {words.otherwise}"
         if study.deadlines is not None:
             yield _in_folder(study.deadlines, self.choice.plans)
         if not details:
             instead = ", a committee instead" if self.proposed else ""
             # Without records nothing is known of intervals and liars.
-            listed = f" (ranges, noise, liars{instead})" if self._forecast is not None else instead
+            liars = ", liars" if isinstance(study, StudyTerms) else ""
+            listed = f" (ranges, noise{liars}{instead})" if self._forecast is not None else instead
             yield f"More: --details{listed}. Plan {plan.digest[:12]}."
 
     def sentences(self) -> Iterator[str]:
         """Say it in words, what is promised first."""
-        plan, target = self.plan, self.plan.target
+        plan, target = self.plan, self.target
         if first := plan.above_target or plan.nats_kept:
             yield from (first, *where_more_is_promised(plan, plan.domain))
         yield (
-            f"{plan.protocol.name} for {target.parties} parties: guaranteed "
-            f"{cost_text(plan.epsilon_a_priori, target.delta, below=plan.charge.delta_below)} (plan {plan.digest[:12]})"
+            f"{plan.protocol.name} for {target.parties} parties{self._in_rounds}: guaranteed "
+            f"{cost_text(self.epsilon_a_priori, target.delta, below=self.charge.delta_below)} (plan {plan.digest[:12]})"
         )
-        if self.study.committee is not None:
-            yield from _of_committee(self.study.committee, self.study.workload)
+        if (words := self._committee) is not None:
+            yield from _of_committee(words)
         if self.study.deadlines is not None:
             yield _in_folder(self.study.deadlines, self.choice.plans)
         if self.proposed is not None:
@@ -194,7 +205,7 @@ class PlannedStudy(TableFile):
         if self._forecast is not None:
             yield from self._forecast.sentences()
             yield from self._forecast.by_rounds
-        if (noise := other_noise(plan, self.study.options)) is not None:
+        if isinstance(self.study, StudyTerms) and (noise := other_noise(plan, self.study.options)) is not None:
             yield noise
         yield from (remedy.sentence for remedy in self.needed)
         if self.influence is not None:
@@ -202,8 +213,8 @@ class PlannedStudy(TableFile):
             yield from self.influence.notes()
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each statistic: the widths of the 95 % interval and of the noise's alone, from the narrowest to the widest;
-        None for what is not known. No rows where records are not known."""
+        """One for each statistic, or term of a model: the widths of the 95 % interval and of the noise's alone, from the
+        narrowest to the widest; None for what is not known. No rows where records are not known."""
         return [_row(expected) for expected in self.expected]
 
     def kinds(self) -> Kinds:
@@ -223,28 +234,46 @@ class PlannedStudy(TableFile):
         if self.records is None or not self.study.unit.within_party:
             return ""
         stated = "as given" if self.wanted.records is not None else "stated in the study"
-        return f", {self.records:,.0f} {self.study.workload.counted} ({stated})"
+        return f", {self.records:,.0f} {self.study.counted} ({stated})"
+
+    @property
+    def target(self) -> Target:
+        """What is planned for, all rounds together."""
+        study, parties = self.study, self.plan.target.parties
+        return study.terms(parties).whole_target if isinstance(study, SessionStudy) else self.plan.target
+
+    @property
+    def _in_rounds(self) -> str:
+        """How many rounds a model has; nothing of one release."""
+        return f", {count_of(self.study.rounds, 'round')}" if isinstance(self.study, SessionStudy) else ""
+
+    @property
+    def _committee(self) -> CommitteeWords | None:
+        study = self.study
+        if not isinstance(study, StudyTerms) or study.committee is None:
+            return None
+        return CommitteeWords(study.committee, None, study.workload)
 
     @property
     def _title(self) -> str:
-        study, target = self.study, self.plan.target
+        study, target = self.study, self.target
         known = self.records is not None and study.unit.within_party
-        records = f", {plain(self.records or 0.0)} {study.workload.counted}" if known else ""
+        records = f", {plain(self.records or 0.0)} {study.counted}" if known else ""
         return (
-            f"Study {study.name!r}, {count_of(target.parties, 'party', 'parties')}{records}: {self.plan.protocol.name}, "
-            f"{self._promise}"
+            f"Study {study.name!r}, {count_of(target.parties, 'party', 'parties')}{records}: "
+            f"{self.plan.protocol.name}{self._in_rounds}, {self._promise}"
         )
 
     @property
     def _promise(self) -> str:
-        plan, target = self.plan, self.plan.target
+        plan, target = self.plan, self.target
         if first := plan.above_target or plan.nats_kept:
             return first
         against = f"against any {target.colluding} of {target.parties} parties" if target.colluding else "if no party colludes"
-        if self.study.committee is not None:
-            against = f"against {CommitteeWords(self.study.committee, None, self.study.workload).against}"
-        delta = delta_shown(target.delta, plan.charge.delta_below)
-        return f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta}) per {target.unit}, guaranteed, {against}"
+        if (words := self._committee) is not None:
+            against = f"against {words.against}"
+        delta = delta_shown(target.delta, self.charge.delta_below)
+        return f"epsilon {epsilon_shown(self.epsilon_a_priori)} (delta {delta}) per {target.unit}, guaranteed, {against}"
 
     def _printed(self) -> list[dict[str, str]]:
         """One row a statistic, with the columns that some statistic has."""
@@ -256,7 +285,7 @@ class PlannedStudy(TableFile):
         """What the table does not say."""
         if self._forecast is None:
             return ["How wide the intervals will be is not known. Give records, how many all parties have together."]
-        about = [ABOUT_THESE] if self.study.workload.these_records else []
+        about = [ABOUT_THESE] if self.study.about_these_records else []
         return [*about, *self._forecast.lost, *self._forecast.by_rounds, *(remedy.sentence for remedy in self.needed)]
 
 
@@ -283,9 +312,8 @@ def _printed_row(expected: Expected) -> dict[str, str]:
     }
 
 
-def _of_committee(committee: CommitteeTerms, workload: Workload) -> Iterator[str]:
+def _of_committee(words: CommitteeWords) -> Iterator[str]:
     """Who must not collude, and what the members check and admit."""
-    words = CommitteeWords(committee, None, workload)
     yield f"against {words.against}; {words.otherwise}; {words.liars}"
     if words.checked:
         yield f"checks: {words.checked}"
