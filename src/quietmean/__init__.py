@@ -133,3 +133,4 @@ def __dir__() -> list[str]:
 lazy.calibrate.provide("planning.calibrate", "calibrate")
 lazy.simulate.provide("simulation", "simulate")
 lazy.fitted_studies.provide("learning.models.drawn", "fitted_studies")
+lazy.model_parameters.provide("learning.models.glm", "model_parameters")

@@ -82,6 +82,7 @@ class Provided:
 calibrate = Provided()
 simulate = Provided()
 fitted_studies = Provided()
+model_parameters = Provided()
 
 
 __all__ = [
@@ -92,6 +93,7 @@ __all__ = [
     "ipc",
     "linalg",
     "lines",
+    "model_parameters",
     "mpl",
     "narwhals",
     "optimize",

@@ -5,14 +5,17 @@ They are no statistics of one release: each is a session of its own, whose round
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from quietmean.core.errors import InputError
+from quietmean.core.lazy import model_parameters
 from quietmean.core.schema import require_known
 from quietmean.statistics.columns import EITHER, UndeclaredColumn
 from quietmean.statistics.names import field_of, names_of, split, unquoted
@@ -24,27 +27,38 @@ def _numbers(text: str) -> list[float]:
 
 @dataclass(frozen=True)
 class ModelKind:
-    """A kind of model: its ``other_names``, an ``example``, and how each of its fields is read from a text,
-    and those that are ``needed``."""
+    """A kind of model: its ``name``, ``other_names``, and an ``example``. Its fields are the parameters of its class."""
 
+    name: str
     other_names: Sequence[str]
     example: str
-    fields: Mapping[str, Callable[[str], Any]]
-    needed: Sequence[str] = ("formula",)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """All that a question says, by the name of the field; one without a default is needed."""
+        found: dict[str, inspect.Parameter] = model_parameters(self.name)
+        return found
+
+    @property
+    def needed(self) -> list[str]:
+        """The fields without which there is no model."""
+        return [name for name, parameter in self.parameters.items() if parameter.default is inspect.Parameter.empty]
+
+    def read(self, name: str, text: str) -> Any:
+        """A field of a text. Raises ``ValueError`` for one that it cannot have."""
+        kind = str(self.parameters[name].annotation)
+        return text if name == FORMULA else _READ.get(kind.removesuffix(" | None"), unquoted)(text)
 
 
+# The field that is written without its name, and how others are read, by their types.
+FORMULA = "formula"
+_READ: Mapping[str, Callable[[str], Any]] = {"float": float, "int": int, "Sequence[float]": _numbers}
 MODELS = {
-    "generalized-linear-model": ModelKind(
-        ("glm",),
-        "ill in yes/no ~ age in 30..80, family=binomial",
-        {"formula": str, "family": unquoted, "exposure": unquoted, "dispersion": float, "rounds": int},
-    ),
-    "proportional-hazards": ModelKind(
-        (),
-        "~ age in 30..80, time=years in 0..5, event=died in yes/no, edges=0 1 2 3 4 5",
-        {"formula": str, "time": unquoted, "event": unquoted, "edges": _numbers, "baseline": unquoted, "rounds": int},
-        ("formula", "time", "event", "edges"),
-    ),
+    model.name: model
+    for model in (
+        ModelKind("generalized-linear-model", ("glm",), "ill in yes/no ~ age in 30..80, family=binomial"),
+        ModelKind("proportional-hazards", (), "~ age in 30..80, time=years in 0..5, event=died in yes/no, edges=0 1 2 3 4 5"),
+    )
 }
 
 
@@ -86,14 +100,14 @@ def read_model(kind: str, text: str, parts: Sequence[str]) -> dict[str, Any]:
     for part in parts:
         name = field_of(part)
         value = part if name is None else part.partition("=")[2].strip()
-        name = "formula" if name is None else require_known("field", name.replace("-", "_"), tuple(model.fields))
+        name = FORMULA if name is None else require_known("field", name.replace("-", "_"), tuple(model.parameters))
         if name in raw:
             raise InputError(f"model {text!r} gives {name} twice. Give it once.")
         try:
-            raw[name] = model.fields[name](value)
+            raw[name] = model.read(name, value)
         except ValueError:
             raise InputError(f"{name} is {value!r}. Write it as in {kind}({model.example}).") from None
-    if "~" not in raw.get("formula", ""):
+    if "~" not in raw.get(FORMULA, ""):
         raise InputError(f"model {text!r} has no formula. Write {kind}({model.example}).")
     return {"kind": kind, **raw}
 
@@ -126,8 +140,8 @@ def model_text(asked: Mapping[str, Any]) -> str:
     def said(value: Any) -> str:
         return value if isinstance(value, str) else " ".join(f"{number:g}" for number in np.atleast_1d(value))
 
-    fields = {name: asked[name] for name in MODELS[asked["kind"]].fields if name in asked}
-    formula = " ".join(str(fields.pop("formula")).split())
+    fields = {name: asked[name] for name in MODELS[asked["kind"]].parameters if name in asked}
+    formula = " ".join(str(fields.pop(FORMULA)).split())
     return f"{asked['kind']}({', '.join([formula, *(f'{name}={said(value)}' for name, value in fields.items())])})"
 
 

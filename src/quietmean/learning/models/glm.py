@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -240,6 +241,12 @@ _KINDS: dict[str, type[GeneralizedLinearModel] | type[ProportionalHazards]] = {
 }
 # Of a purpose, what says which model it is, and what follows from that.
 _NAMES = ("kind", "model", "version", "schedule")
+
+
+def model_parameters(kind: str) -> dict[str, inspect.Parameter]:
+    """What a question says of a kind of model: its own parameters besides columns, by name."""
+    signature = inspect.signature(_KINDS[kind])
+    return {name: one for name, one in signature.parameters.items() if name not in ("columns", "general")}
 
 
 def asked_model(questions: Sequence[str], **general: Unpack[ModelKeywords]) -> GeneralizedLinearModel | ProportionalHazards:
