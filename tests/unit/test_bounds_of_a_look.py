@@ -1,8 +1,20 @@
-"""What a site reads of bounds that a first look proposed."""
+"""What bounds cost that a first look proposed, which part lies outside of them, and what a site reads of them."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+import pytest
+
+import quietmean as qm
+from quietmean.core.errors import InputError
+from quietmean.privacy import compose_mu, mu_of_budget
+from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
 from quietmean.studies.agreement.any_study import bounds_of
+from quietmean.studies.agreement.first_look import LookBudget, ProposedBounds
 from quietmean.studies.agreement.study import StudyTerms
 
 
@@ -12,3 +24,55 @@ def test_a_site_reads_whose_bounds_they_are() -> None:
     (fact,) = bounds_of(StudyTerms.parse(looked))
     assert (fact.key, str(fact.text)) == ("bounds", "proposed by a first look (01234567); edited by hand: age")
     assert bounds_of(StudyTerms.parse(raw)) == []
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
+def test_a_look_takes_a_tenth_of_the_budget_and_leaves_the_rest(delta: float) -> None:
+    """To the second decimal of each epsilon, and never more than the whole."""
+    looked = StudyTerms.parse({"ask": ["first-look(age)", "first-look(bmi)"], "delta": delta})
+    budget = LookBudget(looked.epsilon, delta)
+    whole, used, after = (mu_of_budget(epsilon, delta) for epsilon in (1.0, looked.epsilon, budget.after))
+    assert 0.09 < (used / whole) ** 2 <= 0.1
+    assert 0.85 < (after / whole) ** 2 <= 0.9
+    assert compose_mu((used, after)) <= whole
+    assert budget.together(budget.after) <= 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 4.0])
+def test_a_study_after_a_look_of_any_epsilon_has_nine_times_its_mu_squared(epsilon: float) -> None:
+    document = {"result": {"epsilon_a_priori": epsilon, "delta": 1e-6, "columns": [], "statistics": []}}
+    proposed = ProposedBounds.of_result(document["result"])
+    assert proposed.budget is not None
+    part = (mu_of_budget(epsilon, 1e-6) / mu_of_budget(proposed.budget.after, 1e-6)) ** 2
+    assert part == pytest.approx(1 / 9, rel=0.15 if epsilon < 0.1 else 0.03)
+    assert part >= 1 / 9 - 1e-9
+    # What somebody says stays.
+    assert "epsilon" not in proposed.fields({"epsilon": 2.0}, ["mean(age in 0..1)"])
+    assert proposed.fields({}, ["mean(age in 0..1)"])["epsilon"] == proposed.budget.after
+
+
+def test_what_is_said_stays_and_a_study_of_more_has_the_whole() -> None:
+    assert StudyTerms.parse({"ask": ["first-look(age)"], "epsilon": 2.0}).epsilon == 2.0
+    assert StudyTerms.parse({"ask": ["first-look(age)", "mean(bmi in 10..60)"]}).epsilon == 1.0
+    assert qm.Study(["first-look(age)"]).terms.epsilon == StudyTerms.parse({"ask": ["first-look(age)"]}).epsilon
+    with pytest.raises(InputError, match="no budget"):
+        qm.Study(["first-look(age)", "mean(bmi in 10..60)"])
+    # Laplace noise takes more of a shared budget.
+    assert LookBudget(0.3, 1e-6, times=4.0).after > LookBudget(0.3, 1e-6).after
+
+
+def test_the_part_outside_that_is_true_is_of_the_bounds_that_are_proposed() -> None:
+    """Not of those that a look without noise proposes, which leave out next to nothing."""
+    workload = StudyTerms.parse({"ask": ["first-look(x)"]}).workload
+    values = np.random.default_rng(20281130).normal(50, 15, 2000)
+    mean = workload.of_records(values[:, None]).sum(axis=0) / len(values)
+    ends = {LOW: 32.0, HIGH: 72.0}
+    proposed = Estimates.of([Estimate.normal(term, end, 1.0, 0.0) for term, end in ends.items()], noise_only=True)
+    look = workload.statistics[0]
+    assert isinstance(look, FirstLook)
+    released = workload.decoder().released(mean, 1e-12, float(len(values)))
+    true = workload.with_columns(look.within(proposed)).decode(released)
+    told = dict(zip(true.terms, true.value, strict=True))
+    assert told[OUTSIDE] == pytest.approx(((values < 32) | (values >= 72)).mean())
+    assert math.isnan(told[LOW])
+    assert math.isnan(told[HIGH])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quietmean.studies import data as data
     from quietmean.studies import party as party
     from quietmean.studies.agreement import any_study as any_study
+    from quietmean.studies.agreement import first_look as first_look
     from quietmean.studies.agreement import sealed as sealed
     from quietmean.studies.agreement import session_study as session_study
     from quietmean.studies.agreement import session_terms as session_terms
@@ -41,7 +42,7 @@ else:
         "node": "monitor",
         "sessions": "joined round_mean",
         "studies": "data party",
-        "studies.agreement": "any_study sealed session_study session_terms signed study study_keys",
+        "studies.agreement": "any_study first_look sealed session_study session_terms signed study study_keys",
         "studies.data": "sources",
         "studies.outcome": "feasible here mock outcome",
         "studies.party": "handing_in planned session_contract",

@@ -55,7 +55,7 @@ class Study:
     texts such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
     ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
     ``epsilon`` and ``delta`` (by default 1e-6): the budget for one ``unit``, a record (as by default), a person or a whole party,
-    under replacement. ``rows``:
+    under replacement. Without epsilon a study of first looks alone has a tenth of mu^2 of epsilon 1. ``rows``:
     which of a person's rows count, "mean", "first", "last", or a number k for the sum of k rows at most, with counts private;
     ``sites_per_person``: at how many parties one person is at most, an assumption. ``count`` "private": how
     many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
@@ -85,13 +85,13 @@ class Study:
         if isinstance(statistics, str | rooms.statistics.Statistic):
             statistics = [statistics]
         given = {name: value for name, value in terms.items() if value is not None}
-        if not {"epsilon", "nats"} & given.keys():
-            raise InputError("the study has no budget. Give epsilon, or with protocol adqsp nats.")
-        if not columns:
-            raise InputError("no column is named. Give at least one in columns.")
         declared = columns if isinstance(columns, Mapping) else {}
         questions = [columns] if isinstance(columns, str) else [] if isinstance(columns, Mapping) else list(columns)
         ask = [*questions, *(asked if isinstance(asked, str) else asked.describe() for asked in statistics)]
+        if not ({"epsilon", "nats"} & given.keys() or rooms.first_look.asks_for_bounds(ask)):
+            raise InputError("the study has no budget. Give epsilon, or with protocol adqsp nats.")
+        if not columns:
+            raise InputError("no column is named. Give at least one in columns.")
         self._terms = rooms.study.StudyTerms.parse(
             {
                 "column": [_column(name, said) for name, said in declared.items()],

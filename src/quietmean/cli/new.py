@@ -21,7 +21,7 @@ from quietmean.cli.screens import NEXT, THEN, rows, with_remark
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.readable import indented
+from quietmean.core.readable import ShortFact, indented
 from quietmean.planning.automatic import AUTO, MANY
 from quietmean.protocols import configure
 from quietmean.statistics import INDICATOR
@@ -159,7 +159,8 @@ def new_command(
         The data dictionary of a REDCap project. It declares the fields that questions name, or all that can be columns.
         STUDY.format.toml, beside the study, maps the codes of raw exports to levels.
     first_look
-        The receipt of a first look. Columns that questions name without bounds have those that it proposes.
+        The receipt of a first look. Columns that questions name without bounds have those that it proposes. Without --epsilon
+        the study has what the look leaves.
     no_privacy
         Allow a study whose protocol protects nothing, such as gossip. Refused otherwise.
     save
@@ -186,9 +187,10 @@ def new_command(
     fields = committee.fields({**target.fields(), **meeting.fields(), "options": options.chosen()})
     if listed is not None:
         fields["column"] = list(listed.columns.values())
+    look = None
     if first_look is not None:
-        proposed_columns, looked = ProposedBounds.load(first_look).chosen(ask, named_in(ask))
-        fields |= {"column": [*fields.get("column", []), *proposed_columns], "first_look": looked.model_dump()}
+        look = ProposedBounds.load(first_look)
+        fields |= look.fields(fields, ask)
     typed = (
         {"name": name or save.stem}
         if ask or dictionary
@@ -209,6 +211,8 @@ def new_command(
         print_json({"study": str(save), **more, **({"format": str(beside)} if codes else {})})
         return
     lines = [f"{save} holds study {terms.name!r}.", *rows(facts_of(terms))]
+    if look is not None and look.budget is not None and terms.nats is None:
+        lines += rows([ShortFact("together", look.budget.beside(terms.epsilon))])
     if codes:
         lines += indented("Codes", f"{beside} has those of raw exports. Each site keeps it beside its data as NAME.format.toml.")
     if proposed is not None:

@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from quietmean.core.readable import HIDDEN, UNKNOWN, chained, fixed, p_phrase, phrase
+from quietmean.core.readable_days import day_text
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.estimate import WHOLE, HypothesisTest
+from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
 from quietmean.statistics.printed import NOT_REACHED, capital, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 
@@ -66,6 +68,11 @@ class StatedAnswer:
         """The p-value of a term, or nothing."""
         stated = self.terms.get(term)
         return "" if stated is None or math.isnan(stated.p_value) else f", {p_phrase(stated.p_value)}"
+
+
+def bound_text(term: Term) -> str:
+    """A bound as a study has it, with all its digits."""
+    return day_text(term.estimate, term.since) if term.since else f"{term.estimate:,.12g}"
 
 
 def with_interval(term: Term) -> str:
@@ -269,6 +276,14 @@ def _error(term: Term) -> float:
     return term.error if math.isfinite(term.error) else term.noise_error
 
 
+def _first_look(answer: StatedAnswer) -> str:
+    if not (answer.known(LOW) and answer.known(HIGH)):
+        return ""
+    low, high = bound_text(answer.terms[LOW]), bound_text(answer.terms[HIGH])
+    most = fixed(100 * answer.terms[OUTSIDE].noise[1], 1)
+    return phrase("Proposed bounds: {low} to {high}; at most {most} % of the values lie outside", low=low, high=high, most=most)
+
+
 def _survival(answer: StatedAnswer) -> str:
     medians = [term for term in answer.terms.values() if term.group == "median"]
     if not any(_says_something(term) for term in medians):
@@ -422,4 +437,5 @@ _SAYS: dict[str, Callable[[StatedAnswer], str]] = {
     "cumulative-incidence": _incidence,
     "site-effects": _site_effects,
     "meta-analysis": _site_effects,
+    FirstLook.name: _first_look,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 
@@ -43,6 +43,8 @@ _ONE_DEVIATION = 0.16
 _BY_CHANCE, _TOGETHER = 1e-4, (1, 2, 4, 8)
 _DIGITS = 3
 LOW, HIGH, OUTSIDE, MISSING_PART = "lower-bound", "upper-bound", "part-outside", "missing"
+# The flag of bounds beyond which values may lie that move a mean.
+CUT = "cut"
 # Above this part that may lie outside it is said; and a bound so near to 0, in widths, is 0.
 _CUT, _NEAR_ZERO = 0.05, 0.05
 
@@ -122,13 +124,31 @@ class FirstLook(Statistic):
             text = f"up to {left_out.of_noise[1]:.0%} of the values may lie outside of what is proposed"
             if left_out.of_noise[1] <= _CUT:
                 text = f"values that noise hides may lie outside, and make the error of a mean {_WORSE:g} times as large"
-            flags.append(Flag("cut", f"{text}. {ASK_FOR_MORE}", (LOW, HIGH)))
+            flags.append(Flag(CUT, f"{text}. {ASK_FOR_MORE}", (LOW, HIGH)))
         # What costs next to nothing is more useful as a bound: 0.
         near = _NEAR_ZERO * (highs[0] - lows[0])
         lows, highs = [0.0 if 0 < low <= near else low for low in lows], [0.0 if -near <= high < 0 else high for high in highs]
         ends = [_proposed(LOW, lows, column), _proposed(HIGH, highs, column)]
         estimates = Estimates.of([*ends, left_out, look.missing()], flags=flags, noise_only=True, headline=(OUTSIDE,))
         return replace(estimates, reason="what is proposed is of these records, not of a population")
+
+    def within(self, proposed: Estimates) -> FirstLook:
+        """The look that says which part lies outside of bounds that were ``proposed``, and proposes none."""
+        low, high = (float(proposed.value[proposed.terms.index(term)]) for term in (LOW, HIGH))
+        return _PartOutside(**{field.name: getattr(self, field.name) for field in fields(self)}, bounds=(low, high))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _PartOutside(FirstLook):
+    bounds: tuple[float, float]
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        """The part outside, to the cell in which each bound is."""
+        look, unknown = _Look(released, *self._tables(columns)), [Estimate.unknown(term) for term in (LOW, HIGH)]
+        outside = Estimate.unknown(OUTSIDE, (0.0, 1.0))
+        if not any(map(math.isnan, self.bounds)):
+            outside = Estimate.normal(OUTSIDE, *look.part(look.fine, look.outside(*self.bounds)), 0.0, (0.0, 1.0))
+        return Estimates.of([*unknown, outside, look.missing()], noise_only=True, headline=(OUTSIDE,))
 
 
 def _proposed(term: str, edges: Sequence[float], column: Column) -> Estimate:
@@ -236,10 +256,14 @@ class _Look:
                 self._side(first, last, float(np.median(errors))),
             )
             low[0], high[0], worse = self._with_tails(low[0], high[0], sides, float(np.median(errors)))
+        return low, high, self.outside(low[0], high[0]), worse
+
+    def outside(self, low: float, high: float) -> Mask:
+        """Which fine cells lie outside of these bounds; of one in which a bound is, none."""
         outside = np.zeros(self.fine.size, dtype=np.bool_)
-        outside[: int(np.searchsorted(self._fine_edges, low[0])) + 1] = True
-        outside[int(np.searchsorted(self._fine_edges, high[0])) + 1 : -1] = True
-        return low, high, outside, worse
+        outside[: int(np.searchsorted(self._fine_edges, low, side="right"))] = True
+        outside[int(np.searchsorted(self._fine_edges, high)) + 1 : -1] = True
+        return outside
 
     def _side(self, first: int, last: int, error: float, *, below: bool = False) -> _Side:
         """The values of one tail, upwards, or downwards and then negated."""

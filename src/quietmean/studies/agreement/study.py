@@ -41,7 +41,7 @@ from quietmean.studies.agreement.deadlines import (
     minimum_of,
     parties_that_could,
 )
-from quietmean.studies.agreement.first_look import LookedAt
+from quietmean.studies.agreement.first_look import LookedAt, epsilon_of_look, only_looks
 from quietmean.studies.agreement.joint_terms import JointTerms
 
 if TYPE_CHECKING:
@@ -99,17 +99,18 @@ class StudyTerms(JointTerms):
     def parse(cls, raw: Mapping[str, Any]) -> Self:
         """Read plain data. ``ask``: questions as texts, with the domains of their columns, beside tables or in their place.
 
-        Raises :class:`InputError` that lists all wrong fields at once.
+        Without epsilon a first look has a tenth of mu^2 of the budget. Raises :class:`InputError` that lists all wrong fields at
+        once.
         """
         if "ask" not in raw:
-            return super().parse(raw)
+            return super().parse(_with_epsilon(raw))
         texts, beside = raw["ask"], {name: value for name, value in raw.items() if name != "ask"}
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str | Mapping) for text in texts):
             raise InputError('ask is not a list of texts. Write ask = ["mean(age in 0..110)"].')
         if not texts:
             raise InputError("nothing is asked. Write for example mean(age in 0..110), with bounds chosen without the data.")
         columns, statistics = read_questions(texts, raw.get("column", ()))
-        return super().parse({**beside, "column": columns, "statistic": [*raw.get("statistic", ()), *statistics]})
+        return super().parse(_with_epsilon({**beside, "column": columns, "statistic": [*raw.get("statistic", ()), *statistics]}))
 
     @model_validator(mode="before")
     @classmethod
@@ -432,3 +433,12 @@ class StudyTerms(JointTerms):
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.agreed_fields() for statistic in self.workload.statistics]}
+
+
+def _with_epsilon(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a study; of a look without epsilon with its own."""
+    asked, delta = raw.get("statistic", ()), raw.get("delta", StudyTerms.model_fields["delta"].default)
+    possible = isinstance(asked, list | tuple) and all(isinstance(each, Mapping) for each in asked)
+    if raw.get("epsilon") is not None or "nats" in raw or not (possible and only_looks(asked)):
+        return raw
+    return {**raw, "epsilon": epsilon_of_look(delta)} if isinstance(delta, float) and 0 < delta < 1 else raw

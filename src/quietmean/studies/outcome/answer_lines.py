@@ -10,6 +10,8 @@ from typing import Any
 from quietmean.core.readable import UNKNOWN, count_of, either_side, error_text, fixed, for_terminal, indented
 from quietmean.core.tables import aligned
 from quietmean.statistics.compared import compared_in
+from quietmean.statistics.findings import bound_text
+from quietmean.statistics.kinds.first_look import CUT, HIGH, LOW, OUTSIDE
 from quietmean.statistics.printed import TidyTests, about_text, have_truth, shown, together, truth_text
 from quietmean.statistics.tidy import Term, terms_of
 
@@ -52,6 +54,25 @@ def table_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
         yield from (below for sentence in tests.get(place, ()) for below in indented("", for_terminal(sentence), 4))
     if len(same) == 1 and (number := same.pop()):
         yield f"  {counted}: {number}"
+
+
+def lines_of_looks(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each first look: what it proposes, and the part of the values outside of that."""
+    has_truth = have_truth(documents)
+    rows = [["  statistic", "proposed bounds", "values outside", *["true here"] * has_truth]]
+    for document in documents:
+        terms = {term.term: term for term in terms_of(document)}
+        low, high, outside = terms[LOW], terms[HIGH], terms[OUTSIDE]
+        known = not math.isnan(low.estimate + high.estimate)
+        bounds = f"{bound_text(low)} to {bound_text(high)}" if known else "not known"
+        left = f"at most {_percent(outside.noise[1])}{' (cut)' if CUT in high.flags else ''}" if known else ""
+        rows.append([f"  {document['name']}", bounds, left, *[_percent(outside.truth) if known else ""] * has_truth])
+    for lines in aligned(rows):
+        yield from lines
+
+
+def _percent(part: float) -> str:
+    return "" if math.isnan(part) else f"{fixed(100 * part, 1)} %"
 
 
 def _cells(term: Term) -> list[str]:

@@ -31,19 +31,19 @@ from quietmean.core.readable import (
 from quietmean.ledger.account import shared_budget_text
 from quietmean.planning.influence import Checked
 from quietmean.statistics.estimate import number_of
-from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
-from quietmean.statistics.printed import have_truth, shown
+from quietmean.statistics.kinds.first_look import FirstLook
+from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
+from quietmean.studies.agreement.first_look import LookBudget, only_looks
 from quietmean.studies.outcome.about_intervals import about_intervals
-from quietmean.studies.outcome.answer_lines import table_lines
+from quietmean.studies.outcome.answer_lines import lines_of_looks, table_lines
 from quietmean.studies.outcome.hidden import and_more, what_is_hidden
 from quietmean.studies.outcome.influence import StudyInfluence
 
 # So many answers have how far a lie moves them.
 _REACHED = 2
-_PROPOSED = f"{LOW} and {HIGH} are proposed. {OUTSIDE} is the part of all values that lies outside of them."
-_WITHOUT_NOISE = "What is true here is what a look without noise would propose, and leave out."
+_PROPOSED = "Within its bounds a mean has about the least error of noise and of values cut."
 
 
 @dataclass(frozen=True)
@@ -311,11 +311,21 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
     if end.failed:
         return list(_no_answer(end))
     return [
-        *table_lines(truth or end.statistics, phrase(end.counted)),
+        *_table(truth or end.statistics, end),
         "",
         *(line for head, text in _below_table(end) for line in indented(head, text, *([] if head else [0]))),
         *always_lines(end),
     ]
+
+
+def _table(documents: Sequence[Mapping[str, Any]], end: Ended) -> Iterator[str]:
+    """The lines of all answers, those of first looks apart."""
+    looks = [document for document in documents if document.get("kind") == FirstLook.name]
+    others = [document for document in documents if document not in looks]
+    if looks:
+        yield from lines_of_looks(looks)
+    if others or not looks:
+        yield from table_lines(others, phrase(end.counted))
 
 
 def screen_of_answers(documents: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
@@ -338,12 +348,13 @@ def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
-    # Nobody's answers have no interval that means anything.
-    if any(document.get("kind") == FirstLook.name for document in end.statistics):
+    looks = [document["name"] for document in end.statistics if document.get("kind") == FirstLook.name]
+    if looks:
         yield "", _PROPOSED
-        if have_truth(end.statistics):
-            yield "", _WITHOUT_NOISE
-    yield from (("", text) for text in about_intervals([] if end.nobodys else end.terms))
+    # Nobody's answers have no interval that means anything.
+    yield from (("", text) for text in about_intervals([] if end.nobodys else [t for t in end.terms if t.name not in looks]))
+    if only_looks(end.statistics) and (budget := LookBudget.of_result(end.result)) is not None:
+        yield "Budget", budget.left
     yield "Privacy", privacy_of(end)
     if times := end.result.get("over_gaussian"):
         yield "Cost", shared_budget_text(float(times))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from quietmean.node.local import Kill, LocalOutcome, run_local, run_together
 from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Answer, Encoded, Workload
+from quietmean.statistics.kinds.first_look import FirstLook
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome, StudyRun, conclude_possible, opened_of
 
@@ -146,10 +148,18 @@ def run_of(
 
 
 def truth_of(plan: Plan, workload: Workload, encoded: Sequence[Encoded], outcome: StudyOutcome) -> tuple[Answer, ...]:
-    """What the parties that count in the ``outcome`` give without noise."""
+    """What the parties that count in the ``outcome`` give without noise: of first looks, for the bounds that are proposed."""
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
     parts = outcome.execution.parts
     counted = float(parts @ weights)
     # What rounding to the grid may hide is taken for noise.
-    return workload.decode(parts @ values / (counted or 1.0), plan.value_step / 2, counted, step=plan.value_step)
+    mean, noise = parts @ values / (counted or 1.0), plan.value_step / 2
+    exact = workload.decode(mean, noise, counted, step=plan.value_step)
+    released = workload.decoder(plan.value_step).released(mean, noise, counted or 1.0)
+    return tuple(
+        replace(own, estimates=workload.with_columns(shown.statistic.within(shown.estimates)).decode(released))
+        if isinstance(shown.statistic, FirstLook) and counted
+        else own
+        for own, shown in zip(exact, outcome.answers, strict=True)
+    )

@@ -32,6 +32,8 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
 from quietmean.statistics.estimate import in_part, known
+from quietmean.statistics.kinds.first_look import FirstLook
+from quietmean.studies.agreement.first_look import LookBudget
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 
@@ -410,6 +412,8 @@ class StudyRun:
         """What a report shows of it, by the names of :meth:`quietmean.report.StudyReport.of_outcome`."""
         # A run on one machine has its name from a file: what it asks says more.
         asked = listed([answer.statistic.text for answer in self.outcome.answers])
+        looks = all(isinstance(answer.statistic, FirstLook) for answer in self.outcome.answers)
+        budget = LookBudget.of_result(self.outcome.to_json()) if looks else None
         return {
             "title": self.study.name if self.truth is None else f"{asked} in {self.study.name}",
             "outcome": self.outcome,
@@ -420,7 +424,7 @@ class StudyRun:
             "seconds": self.seconds,
             "sent_by": self.sent_by,
             "killed": [self.names[party] for party in self.killed],
-            "notes": self.notes,
+            "notes": self.notes if budget is None else (*self.notes, budget.left),
             "account": self.account,
             "receipt": "receipt.json" if self.receipt is None else self.receipt.name,
         }
