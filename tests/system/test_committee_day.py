@@ -284,7 +284,9 @@ def test_a_member_that_is_early_says_so(tmp_path: Path) -> None:
     early = CommitteeStudy(tmp_path / "early", committee={"contribute_by": soon(60)})
     files = PartyContext.load(early.path, None, early.key("m1"), lambda path: early.identities["m1"])
     own = MemberFiles(files, early.plan, SiteOptions(once=True))
-    with pytest.raises(NotYet, match=r"contributions come until .* and are taken at .*. Start this member again then"):
+    with pytest.raises(
+        NotYet, match=r"0 of at least 3 contributions so far, until .*; members take them at .*. Start this member again then"
+    ):
         asyncio.run(open_with_others(own, day.box, Observers(lambda event: None), None))
 
 

@@ -219,7 +219,7 @@ def by_command(study: CommitteeStudy, drop: RunningDrop, folder: Path, capsys: p
     return receipt
 
 
-async def at_once(terms: object, say: object, *, once: bool) -> None:
+async def at_once(terms: object, arrived: object, say: object, *, once: bool) -> None:
     """As if the time for contributions were over."""
 
 

@@ -130,7 +130,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
         yield Day(study, receipts, folder)
 
 
-async def at_once(terms: object, say: object, *, once: bool) -> None:
+async def at_once(terms: object, arrived: object, say: object, *, once: bool) -> None:
     """Nothing is waited for."""
 
 

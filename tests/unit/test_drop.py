@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from quietmean.protocols.committee.contribution import ContributionError, excerp
 from quietmean.protocols.committee.lists import read_segment, record, segment_front
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.contribution import DropPlace, DropReceipt
+from quietmean.studies.agreement.deadlines import CommitteeTerms
 from quietmean.studies.party import handing_in
 from quietmean.studies.party.handing_in import require_drop, send_to_drop
 from quietmean.studies.party.member_holdings import MemberHoldings
@@ -333,6 +335,37 @@ def test_the_same_contribution_gets_the_first_receipt_and_another_one_is_shown_i
     late, new = served(box, FILES[0], FILES[1], now=LATE + 1)
     assert late == answer
     assert new[0] == 410
+
+
+def test_it_says_before_the_end_how_many_are_missing_and_at_the_end_what_follows(box: DropBox) -> None:
+    ends = datetime(2027, 3, 1, 12, tzinfo=UTC)
+    terms = CommitteeTerms(members=5, contribute_by=ends)
+    now, said = [ends.timestamp() - 3 * 86400], list[tuple[float, str]]()
+    drop = Drop(box, WORLD.session, IDENTITY, LATE, DropLimits(), lambda: now[0], terms=terms)
+    least = WORLD.session.parameters.minimum
+    assert least > 0
+
+    async def passes(seconds: float) -> None:
+        now[0] += seconds
+
+    async def run() -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("quietmean.drop.asyncio.sleep", passes)
+            await drop.tell(lambda text: said.append(((ends.timestamp() - now[0]) / 3600, text)))
+
+    asyncio.run(run())
+    assert [hours for hours, _ in said] == [72, 24, 1, 0]
+    assert {text for hours, text in said if hours} == {
+        f"0 of at least {least} contributions so far, until 2027-03-01 12:00:00 UTC"
+    }
+    came = f"0 contributions came until 2027-03-01 12:00:00 UTC, and a result takes {least}"
+    assert said[-1][1] == f"{came}: members open nothing, and delete what they hold"
+    assert terms.arrived(least, least, ends) == came.replace(
+        "0 contributions", f"{least} contributions" if least > 1 else "1 contribution", 1
+    )
+    # Where it starts late, what has passed is said once.
+    assert len(terms.words_due(ends.timestamp() - 1800)) == 2
+    assert len(terms.words_due(ends.timestamp() + 1)) == 1
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,8 @@ def _contributions(own: MemberFiles, folder: Path) -> Finding:
 
     def look() -> str:
         there = survey(own.session, own.files.party, folder, own.terms.lists_at)
-        text = f"{folder} holds those of {there.contributors} of {own.sealed.admitted} contributors so far"
+        arrived = own.terms.arrived(there.contributors, own.session.parameters.minimum, datetime.now(UTC))
+        text = f"{folder}: {arrived}; {own.sealed.admitted:,} may contribute"
         if not there.left_out:
             return text
         name, why = there.left_out[0]
@@ -285,7 +286,7 @@ def _drop(url: str, sealed: Sealed) -> Finding:
     if ahead is not None and abs(ahead) > _CLOCKS_ALIKE:
         text = f"its clock is {beside_this_clock(ahead)}: what it calls late is late"
         return Finding("drop", False, f"{url}: {text}, set the one that is wrong")
-    return Finding("drop", True, f"{url} takes contributions to this study, {there.contributions} so far")
+    return Finding("drop", True, f"{url} takes contributions to this study, {there.contributions:,} so far")
 
 
 def clocks(terms: CommitteeTerms, roster: Roster, standings: list[PeerReadiness]) -> list[Finding]:

@@ -13,7 +13,7 @@ from quietmean.cli.identity import load_identity
 from quietmean.cli.screens import rows
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import package_version
-from quietmean.core.readable import ShortFact
+from quietmean.core.readable import ShortFact, indented
 from quietmean.form import FormPage, SignedPage, form_page, place_of
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.sealed import Sealed
@@ -71,7 +71,14 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
     said = f"{page} is the page of {sealed.study.name!r}, {whole}"
     signer = f"the coordinator, in {place_of(page)}"
     facts = [("sha256", made.digest), ("signed by", signer), ("for", sealed.digest), ("sends to", drop)]
-    print_lines([said, *rows([ShortFact(*fact) for fact in facts]), *([] if there else _next(study, drop, page))])
+    next_lines = [] if there else [*_next(study, drop, page), *indented("Count", _counting(sealed, drop))]
+    print_lines([said, *rows([ShortFact(*fact) for fact in facts]), *next_lines])
+
+
+def _counting(sealed: Sealed, drop: str) -> str:
+    terms = sealed.study.committee
+    least = None if terms is None else terms.minimum
+    return f"{drop.rstrip('/')}/status says how many answered{'' if least is None else f', of at least {least:,}'}."
 
 
 def _require_same(page: Path, made: FormPage, sealed: Sealed, of: str) -> None:

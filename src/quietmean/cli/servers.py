@@ -310,8 +310,9 @@ def drop_command(
         tell_listening(json, about, f"drop: listening on {where}, with {stored}; receipts are by {identity.public_key}")
 
     try:
-        drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits, page=served)
-        asyncio.run(serve(DropServer(drop, (host, port), tls), ready))
+        terms = sealed.study.committee
+        drop = Drop(box, session, identity, terms.lists_at, limits, page=served, terms=terms)
+        asyncio.run(serve(DropServer(drop, (host, port), tls, lambda text: note(f"drop: {text}")), ready))
         note(f"drop: ended; {count_of(len(box), 'contribution')} in {folder}")
     finally:
         box.close()

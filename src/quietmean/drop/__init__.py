@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.studies.agreement.contribution import PUBLISHED, DropPlace, DropReceipt
+from quietmean.studies.agreement.deadlines import CommitteeTerms
 
 # Where contributions go.
 PLACE = "/contributions"
@@ -35,6 +37,8 @@ _STATUS = """<!doctype html>
 """
 # Networks that are remembered before those are forgotten that have sent nothing lately.
 _MANY = 4096
+# So often, in seconds, the clock is looked at, which may be set.
+_LOOK = 60.0
 _Waiting = tuple[WholeContribution, "asyncio.Future[Dropped | ContributionError]"]
 
 
@@ -63,7 +67,8 @@ class RefusedError(Exception):
 class Drop:
     """What answers. ``until``: from then on, in seconds since 1970, nothing new is taken; ``clock`` says when that is.
 
-    ``page``: which is served to browsers, and the policy that comes with it (Content-Security-Policy)."""
+    ``terms``: of the study, which say until when contributions come. ``page``: which is served to browsers, and the policy that
+    comes with it (Content-Security-Policy)."""
 
     box: DropBox
     session: CommitteeSession
@@ -72,6 +77,7 @@ class Drop:
     limits: DropLimits = field(default_factory=DropLimits)
     clock: Callable[[], float] = time.time
     page: tuple[bytes, str] | None = None
+    terms: CommitteeTerms | None = None
 
     def __post_init__(self) -> None:
         self._largest = largest_file(self.session)
@@ -96,14 +102,31 @@ class Drop:
         # A page on a disk may send here, too: no cookie and no password is in any answer.
         return Starlette(routes=routes, middleware=[Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["POST"])])
 
+    @property
+    def arrived(self) -> str:
+        """How many contributions are there of how many that a result takes, and until when they come."""
+        count, least = len(self.box), self.session.parameters.minimum
+        if self.terms is None:
+            return f"{count:,} of at least {least:,} contributions so far"
+        return self.terms.arrived(count, least, datetime.fromtimestamp(self.clock(), UTC))
+
+    async def tell(self, say: Callable[[str], None]) -> None:
+        """May run beside the application: it says how many came, before the end and at the end."""
+        due = [] if self.terms is None else self.terms.words_due(self.clock())
+        for when in due:
+            while (left := when - self.clock()) > 0:
+                await asyncio.sleep(min(left, _LOOK))
+            say(self.arrived)
+
     async def health(self, request: Request) -> Response:
         """How many contributions are there of how many, and of which study."""
-        counts = {"contributions": len(self.box), "of": self.session.parameters.contributors}
+        parameters = self.session.parameters
+        counts = {"contributions": len(self.box), "of": parameters.contributors, "least": parameters.minimum}
         return JSONResponse({"session": self.session.session.hex(), **counts, "drop": self.identity.public_key})
 
     async def status(self, request: Request) -> Response:
         """How many contributions are there of how many, for people, and nothing else."""
-        text = f"{len(self.box):,} of at most {self.session.parameters.contributors:,} answers have arrived."
+        text = f"{self.arrived}. At most {self.session.parameters.contributors:,} may come."
         headers = {**_OF_PAGES, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
         return Response(_STATUS.replace("TEXT", text), media_type="text/html", headers=headers)
 
@@ -216,11 +239,15 @@ class Drop:
 
 @dataclass(frozen=True)
 class DropServer:
-    """Listens on ``address``. ``certificate``: of the host, and its private key; None for plain HTTP."""
+    """Listens on ``address``. ``certificate``: of the host, and its private key; None for plain HTTP.
+
+    ``say``: is told now and then how many contributions came.
+    """
 
     drop: Drop
     address: Address
     certificate: tuple[Path, Path] | None
+    say: Callable[[str], None] | None = None
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         """Serve until the event is set: what was begun is answered then.
@@ -239,6 +266,8 @@ class DropServer:
             beside.spawn(self.drop.write_down())
             beside.spawn(until_stopped())
             ready()
+            if self.say is not None:
+                beside.spawn(self.drop.tell(self.say))
             try:
                 await supervisor.run(server.serve(sockets=[]))
             finally:

@@ -34,12 +34,12 @@ export async function sent(study, address, file, digest, contributor) {
   return { later: "the server's receipt is of something else" };
 }
 
-// How many contributions a drop has: {contributions, of}; undefined where it does not say.
+// How many contributions a drop has: {contributions, of, least}; undefined where it does not say.
 export async function countsOf(address) {
   try {
     const answer = await fetch(`${address}/health`, { credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer" });
-    const { contributions, of } = await answer.json();
-    return [contributions, of].every(Number.isSafeInteger) ? { contributions, of } : undefined;
+    const { contributions, of, least } = await answer.json();
+    return [contributions, of, least].every(Number.isSafeInteger) ? { contributions, of, least } : undefined;
   } catch {
     return undefined;
   }

@@ -128,8 +128,12 @@ class Page {
   // How many have answered. Only the server that this page came from is asked: it knows of the visit.
   async count() {
     if (new URL(this.address).origin !== location.origin) return;
-    const numbers = await countsOf(this.address);
-    if (numbers) at("count").textContent = `${shown(numbers.contributions)} of at most ${shown(numbers.of)} answers have arrived.`;
+    const { contributions, of, least } = (await countsOf(this.address)) ?? {};
+    if (least === undefined) return;
+    const isFew = contributions < least;
+    const number = isFew ? `${shown(contributions)} of at least` : `${shown(contributions)} of at most`;
+    const rest = isFew && Date.now() > this.study.end.getTime() ? " There is no result from so few." : "";
+    at("count").textContent = `${number} ${shown(isFew ? least : of)} answers have arrived.${rest}`;
   }
 
   over() {

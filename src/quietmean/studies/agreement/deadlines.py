@@ -294,6 +294,19 @@ class CommitteeTerms(BaseModel):
                 f"charged. Ask the coordinator for a study with a later time ({by_this_clock(now)})."
             )
 
+    def arrived(self, count: int, least: int, now: datetime) -> str:
+        """How many contributions came, of how many that a result takes at ``least``, until when, and what follows at the end."""
+        until = in_words(self.contribute_by)
+        if now < self.contribute_by:
+            return f"{count:,} of at least {least:,} contributions so far, until {until}"
+        came = f"{count_of(count, 'contribution')} came until {until}, and a result takes {least:,}"
+        return came if count >= least else f"{came}: members open nothing, and delete what they hold"
+
+    def words_due(self, now: float) -> list[float]:
+        """When to say how many came, in seconds since 1970: now, a day and an hour before the end, and at the end."""
+        ends = self.contribute_by.timestamp()
+        return [now, *(when for when in (ends - DAY, ends - 3600.0, ends) if when > now)]
+
     def describe(self) -> dict[str, Any]:
         """What all agree on: the same of the same time, whatever its offset from UTC."""
         return {

@@ -37,7 +37,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
 from quietmean.studies.party.executions import Register, execution_id
 from quietmean.studies.party.files import PartyContext
-from quietmean.studies.party.member_holdings import MemberHoldings, contributions_in, delete_held
+from quietmean.studies.party.member_holdings import MemberHoldings, contributions_in, delete_held, survey
 
 # Members need not be there at the same moment: so long they wait for enough of them (s).
 _START_TIMEOUT = 3600.0
@@ -142,18 +142,20 @@ class OpenedAtMember:
     left_out: tuple[tuple[str, str], ...]
 
 
-async def until_listed(terms: CommitteeTerms, say: Callable[[str], None], *, once: bool) -> None:
-    """Wait until the time for contributions is over, by this machine's clock. Raises :class:`NotYet` with ``once``."""
-    announced = False
-    taken = f"are taken at {in_words(datetime.fromtimestamp(terms.lists_at, UTC))}"
+async def until_listed(terms: CommitteeTerms, arrived: Callable[[], str], say: Callable[[str], None], *, once: bool) -> None:
+    """Wait until the time for contributions is over, by this machine's clock, and say now and then what ``arrived``.
+
+    Raises :class:`NotYet` with ``once``.
+    """
+    due = terms.words_due(time.time())
+    taken = f"members take them at {in_words(datetime.fromtimestamp(terms.lists_at, UTC))}"
     while (seconds := terms.lists_at - time.time()) > 0:
         if once:
-            raise NotYet(f"contributions come until {in_words(terms.contribute_by)} and {taken}. Start this member again then.")
-        if not announced:
-            come = f"contributions, which come until {in_words(terms.contribute_by)} and {taken}"
-            say(f"waiting for {come} ({by_this_clock(datetime.now(UTC))})")
-            announced = True
-        await asyncio.sleep(min(seconds, _TICK))
+            raise NotYet(f"{arrived()}; {taken}. Start this member again then.")
+        if due and time.time() >= due[0]:
+            due.pop(0)
+            say(f"waiting: {arrived()}; {taken} ({by_this_clock(datetime.now(UTC))})")
+        await asyncio.sleep(min(seconds, _TICK, max(0.0, due[0] - time.time()) if due else _TICK))
 
 
 async def open_with_others(
@@ -168,8 +170,10 @@ async def open_with_others(
     if not over:
         # A wrong path is said at once, not after hours.
         contributions_in(folder)
-        await until_listed(own.terms, say, once=own.options.once)
-        _hold(own, folder)
+        await until_listed(own.terms, lambda: arrived_in(own, folder), say, once=own.options.once)
+        held = _hold(own, folder)
+        if held.count < (least := own.session.parameters.minimum):
+            say(own.terms.arrived(held.count, least, datetime.now(UTC)))
     settings = _settings(own, observers, usual_folder, say)
     _register(own, settings)
     try:
@@ -195,9 +199,15 @@ def _register(own: MemberFiles, settings: NodeSettings) -> None:
         register.put(own.register_key, began_with, own.files.name)
 
 
-def _hold(own: MemberFiles, folder: Path) -> None:
-    if MemberHoldings.load(own.held, own.session) is None:
-        MemberHoldings.take(own.held, own.session, own.files.party, _opener(own), folder, own.terms.lists_at)
+def arrived_in(own: MemberFiles, folder: Path) -> str:
+    """How many contributions are in a folder, of how many that a result takes. Raises :class:`InputError` as :func:`survey`."""
+    there = survey(own.session, own.files.party, folder, own.terms.lists_at)
+    return own.terms.arrived(there.contributors, own.session.parameters.minimum, datetime.now(UTC))
+
+
+def _hold(own: MemberFiles, folder: Path) -> MemberHoldings:
+    there = MemberHoldings.load(own.held, own.session)
+    return there or MemberHoldings.take(own.held, own.session, own.files.party, _opener(own), folder, own.terms.lists_at)
 
 
 def _opener(own: MemberFiles) -> MailboxOpener:
