@@ -37,7 +37,7 @@ from quietmean.core.output import Output, require_version
 from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, nats_promised, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.ledger import Ledger
-from quietmean.planning.gate import GateRecord, kept_at_gate
+from quietmean.planning.gate import GateRecord
 from quietmean.privacy import Adversary, Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.analysis import privacy_facts
 from quietmean.privacy.certificate import nats_json
@@ -47,7 +47,6 @@ from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.execution_files import OneShot
 from quietmean.protocols.fields import Hints
-from quietmean.protocols.target import Target
 from quietmean.studies import gate_summary
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def receipt_command(
     tables = None if table is None else _tables(table, raw, report)
     balance = shown.balance()
     delta = delta if delta is not None else DELTA if hints.delta is None else hints.delta
-    record = _gate_of(raw, happened, hints)
+    record = GateRecord.of_receipt(raw, happened) if isinstance(happened, Execution) else None
     if record is not None:
         happened = record.execution
     with progress("solving for what the adversary knows"):
@@ -273,27 +272,6 @@ def _has_cancelled_noise(execution: Execution) -> bool:
     """In what the transcript says; masks of secure aggregation are not in it."""
     linear = execution.protocol.traits.linear
     return execution.protocol.traits.transfers_mass or (linear and bool(execution.schedule.pairs.size))
-
-
-def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints) -> GateRecord | None:
-    """What the receipt says of the gate, recomputed; its execution knows what was promised."""
-    stated = raw.get("gate")
-    if stated is None or not isinstance(happened, Execution):
-        return None
-    if hints.epsilon is None or hints.delta is None or hints.colluding is None:
-        raise InputError(
-            "field 'certify' does not say what the gate kept. Give a receipt with epsilon, delta and colluding there."
-        )
-    target = Target(
-        parties=happened.parties,
-        epsilon=hints.epsilon,
-        delta=hints.delta,
-        colluding=hints.colluding,
-        sensitivity=happened.sensitivity,
-    )
-    record = GateRecord.from_json(stated, kept_at_gate(target, happened))
-    record.check(target, stated)
-    return record
 
 
 def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, MOST_TRIED, exceed_bound, most_tried
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.fields import Hints
 from quietmean.protocols.mechanism import hidden_variance
 
 # Digits to which all parties compute the same number.
@@ -283,6 +284,17 @@ class GateRecord:
         decision = Decision(fields.mu, fields.limit, fields.exhaustive)
         return cls(execution, tuple(fields.incomplete), decision, votes, fields.published, fields.by_folder)
 
+    @classmethod
+    def of_receipt(cls, receipt: Mapping[str, Any], happened: Execution) -> GateRecord | None:
+        """The gate of a receipt, recomputed; None without one. Raises :class:`InputError` where it contradicts itself."""
+        stated = receipt.get("gate")
+        if stated is None:
+            return None
+        target = _target_of(receipt, happened)
+        record = cls.from_json(stated, kept_at_gate(target, happened))
+        record.check(target, stated)
+        return record
+
     def check(self, target: Target, stated: Mapping[str, Any]) -> None:
         """Recompute everything from the history and the votes. Raises :class:`InputError` where ``stated`` says otherwise.
 
@@ -305,6 +317,26 @@ class GateRecord:
                     f"the receipt's gate does not fit its history: {name} is not what follows from it. Take the receipt as it "
                     "was written."
                 )
+
+
+def as_promised(receipt: Mapping[str, Any], happened: Execution) -> Execution:
+    """The execution of a receipt, which knows what its gate kept, where there was one."""
+    return happened if receipt.get("gate") is None else kept_at_gate(_target_of(receipt, happened), happened)
+
+
+def _target_of(receipt: Mapping[str, Any], happened: Execution) -> Target:
+    hints = Hints.of(receipt)
+    if hints.epsilon is None or hints.delta is None or hints.colluding is None:
+        raise InputError(
+            "field 'certify' does not say what the gate kept. Give a receipt with epsilon, delta and colluding there."
+        )
+    return Target(
+        parties=happened.parties,
+        epsilon=hints.epsilon,
+        delta=hints.delta,
+        colluding=hints.colluding,
+        sensitivity=happened.sensitivity,
+    )
 
 
 class _Written(msgspec.Struct):
