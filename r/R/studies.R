@@ -136,6 +136,25 @@ qm_synthesize <- function(receipt, rows = NULL) {
   utils::read.csv(file, na.strings = "", fileEncoding = "UTF-8", check.names = FALSE)
 }
 
+#' Write an entry for the public registry of differential privacy deployments
+#'
+#' Figures are computed again from the receipt. What only people know stays empty, and is printed.
+#'
+#' @param receipt The receipt of a study.
+#' @param out Where to write the entry: \code{FILE.yaml}. An existing file stays as it is.
+#' @return The path of the file, invisibly.
+#' @examples
+#' \dontrun{
+#' qm_run(infert, "mean(age in 15..50)", parties = 5, out = "first")
+#' qm_registry_entry("first/receipt.json")
+#' }
+#' @export
+qm_registry_entry <- function(receipt, out = "entry.yaml") {
+  made <- run_command(c("verify", "receipt", receipt, option_words(list(report = out))))
+  message(paste0("Fill in ", paste(unlist(made$registry_entry$empty), collapse = ", "), "."))
+  invisible(out)
+}
+
 #' Make up a table of a study, to try programs on
 #'
 #' It costs no privacy, and everybody gets the same one. Columns are within their bounds and levels, some cells missing.

@@ -87,6 +87,7 @@ DERIVED = {
         f"tables{end} of certify": (f"verify receipt other.receipt.json --table place{end}", f"place{end}")
         for end in (".tex", ".html", ".csv")
     },
+    "entry of certify": ("verify receipt other.receipt.json --report entry.yaml", "entry.yaml"),
     "STORE.vectors": (f"{JOIN} --no-ledger --store n.store", "n.store.vectors"),
     "STORE.status.json": (f"{JOIN} --no-ledger --store n.store", "n.store.status.json"),
     "NAME.result.json of combine": ("study combine by-file.sealed south.contribution --receipt n.receipt.json", "n.result.json"),

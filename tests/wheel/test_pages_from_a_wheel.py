@@ -206,7 +206,7 @@ def harness() -> Path:
     folder = place() / "harness"
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "--target", str(folder)]
     shutil.rmtree(folder, ignore_errors=True)
-    finished([*pip, "pytest>=9", "hypothesis>=6.120", "jsonschema>=4.26"], place(), dict(os.environ))
+    finished([*pip, "pytest>=9", "hypothesis>=6.120", "jsonschema>=4.26", "pyyaml>=6"], place(), dict(os.environ))
     return folder
 
 

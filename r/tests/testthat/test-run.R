@@ -89,4 +89,8 @@ test_that("rows are made up that are like the records", {
   expect_message(made <- qm_synthesize(receipt, rows = 50), "equal a real person")
   expect_equal(dim(made), c(50, 2))
   expect_identical(suppressMessages(qm_synthesize(receipt, rows = 50)), made)
+  entry <- file.path(out, "entry.yaml")
+  expect_message(qm_registry_entry(receipt, out = entry), "Fill in data_curators, intended_use")
+  expect_match(readLines(entry)[[1]], "^url_slug: .quietmean-")
+  expect_error(qm_registry_entry(receipt, out = file.path(out, "entry.yml")), "Name it", class = "quietmean_error")
 })

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ from quietmean.statistics.printed import TidyTerms, TidyTests
 from quietmean.studies.outcome.first_screen import below_answers, first_screen
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyRun
+from quietmean.studies.outcome.registry_entry import RegistryEntry, registry_entry
 from quietmean.studies.outcome.synthetic import SyntheticRows, synthetic_rows
 from quietmean.studies.outcome.tables import write_tables
 
@@ -132,6 +134,15 @@ class StudyResult(StudyRun, TableFile):
         the study asked for no such table, and for an impossible number of ``rows``.
         """
         return synthetic_rows(self._receipt, rows)
+
+    def registry_entry(self, **filled: str | Iterable[str]) -> RegistryEntry:
+        """Make the entry of this study for the public registry of differential privacy deployments, as FILE.yaml of
+        ``quietmean verify receipt --report`` is.
+
+        ``filled``: what people know, such as ``data_curators`` and ``intended_use``; ``save`` writes it. Raises
+        :class:`InputError` for another field, and for a study without privacy.
+        """
+        return registry_entry(self._receipt, **filled)
 
     def save_receipt(self, path: str | Path) -> None:
         """Write the public record, which ``quietmean verify receipt`` reads."""

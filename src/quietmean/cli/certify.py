@@ -34,7 +34,7 @@ from quietmean.core.errors import InputError, only_shown
 from quietmean.core.extensions import require_report
 from quietmean.core.file_kinds import SESSION_RECEIPT, FileKind, read_json
 from quietmean.core.output import Output, require_version
-from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, nats_promised, nats_text
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented, nats_promised, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.ledger import Ledger
 from quietmean.planning.gate import GateRecord
@@ -48,6 +48,7 @@ from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.execution_files import OneShot
 from quietmean.protocols.fields import Hints
 from quietmean.studies import gate_summary
+from quietmean.studies.outcome.registry_entry import ALSO, END, RegistryEntry, entry_at, registry_entry
 
 if TYPE_CHECKING:
     from quietmean.core.readable import Fact
@@ -63,7 +64,7 @@ class ShownOptions:
     ----------
     report
         Also write a page (HTML): first in words for the data owner, then what protects the least protected party, and who could
-        harm it.
+        harm it. FILE.yaml: instead, an entry for the public registry of differential privacy deployments.
     table
         Also write the receipt's result as tables, such as Table 1 or coefficients: FILE.docx (Word), FILE.tex (LaTeX),
         FILE.html or FILE.csv.
@@ -81,6 +82,12 @@ class ShownOptions:
     account: str | None = None
     details: bool = False
 
+    @property
+    def entry(self) -> Output | None:
+        """Where an entry for the registry of deployments goes; None where none is asked for."""
+        asked = self.report is not None and self.report.suffix.lower() in (END, ALSO)
+        return entry_at(self.report, output_options.force) if self.report is not None and asked else None
+
     def balance(self) -> Account | None:
         """What the page says of a ledger.
 
@@ -94,8 +101,8 @@ class ShownOptions:
             raise InputError(f"{given} has no effect alone. Give {missing} with it.")
         if ledger is None or account is None:
             return None
-        if self.report is None:
-            raise InputError(f"account {account!r} is shown on the page only. Give --report FILE with it.")
+        if self.report is None or self.entry is not None:
+            raise InputError(f"account {account!r} is shown on the page only. Give --report FILE.html with it.")
         with Ledger.open(ledger) as book:
             return book.account(account)
 
@@ -135,7 +142,7 @@ def receipt_command(
     """
     _require_possible(epsilon, delta, prior_sd)
     against.require_effect(matrix=matrix)
-    report, table = shown.report, shown.table
+    report, table, entry = shown.report, shown.table, shown.entry
     execution = execution_or_newest(execution)
     raw = read_json(execution, FileKind.RECEIPT, FileKind.SESSION_RECEIPT)
     require_version(raw.get("format"), SESSION_RECEIPT, f"file {execution}")
@@ -149,6 +156,9 @@ def receipt_command(
         return
     hints = Hints.of(raw)
     happened = read_execution(raw)
+    registered = None if entry is None else _registered(raw, entry, against)
+    if entry is not None:
+        report = None
     if report is not None:
         require_report("the page")
         from quietmean.report.certificate import certificate_page_at
@@ -181,6 +191,8 @@ def receipt_command(
     origin = raw.get("origin")
     declared = QueryStatement.of_json(origin.get("query") if isinstance(origin, Mapping) else None).assumptions
     document["assumptions"] = [*document["assumptions"], *assumptions_json(declared)]
+    if entry is not None and registered is not None:
+        document["registry_entry"] = {"file": str(entry.path), "empty": list(registered.empty)}
     if json:
         print_json(document)
     else:
@@ -199,6 +211,10 @@ def receipt_command(
             write_certificate_report(happened, report, delta=delta, stated=stated, force=output_options.force, **explained)
             if not json:
                 out.print(f"explained in {report}")
+    if entry is not None and registered is not None:
+        entry.write(registered.yaml())
+        if not json:
+            print_lines(indented("Entry", f"{entry.path}. Fill in {', '.join(registered.empty)}.", 7))
     if tables is not None:
         tables_file, content = tables
         with only_shown(f"table {table}", warn):
@@ -215,6 +231,18 @@ def _show_without_result(raw: Mapping[str, Any], json: bool) -> None:
         return
     print_lines([printable(f"no result: {end.get('reason')}")])
     print_lines([printable(f"charged: {end.get('charged')}")])
+
+
+def _registered(raw: Mapping[str, Any], entry: Output, against: AdversaryOptions) -> RegistryEntry:
+    """The entry for the registry, before anything is shown.
+
+    Raises :class:`InputError` for options that it has not, for a receipt that it cannot be made of, and for another file there.
+    """
+    if against.explicit or against.colluding is not None:
+        raise InputError("an entry states what the study promised, against no other adversary. Leave --corrupt and the like out.")
+    made = registry_entry(raw)
+    entry.require_free(made.yaml())
+    return made
 
 
 def _require_possible(epsilon: float | None, delta: float | None, prior_sd: float | None) -> None:

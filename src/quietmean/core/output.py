@@ -27,7 +27,11 @@ FROM_PYTHON = "force=True"
 # Ends of names that say what is in a file.
 _DOCUMENTS = frozenset(
     f".{end}"
-    for ends in ("csv doc docx gz htm html jpeg jpg json md", "parquet pdf png rtf svg tex toml tsv txt", "xls xlsx xml zip")
+    for ends in (
+        "csv doc docx gz htm html jpeg jpg json md",
+        "parquet pdf png rtf svg tex toml tsv txt",
+        "xls xlsx xml yaml yml zip",
+    )
     for end in ends.split()
 )
 # Of these quietmean has some without an end of its own.
