@@ -231,7 +231,7 @@ def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.Captu
     assert '"a\\"b"' in shown
     # Who takes part by an invitation has nothing to hand out: its entry is made by accept.
     said = " ".join(shown.replace("\n# ", " ").split())
-    assert "for a roster.toml or the approvers of a policy. An invitation does not need them." in said
+    assert "for a roster, a policy or study new --registrar. A registrar goes on with quietmean study vouchers." in said
     assert "127.0.0.1:7000" in shown
 
 

@@ -55,7 +55,10 @@ def test_a_survey_by_vouchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     Path("keys.txt").write_text(f"{Identity.load(Path('firm.key')).public_key}\n")
     typed(own_keys, capsys)
     assert "99 vouchers of 100" in typed(lines["study vouchers"], capsys)
-    typed(lines["study seal"], capsys)
+    told = typed(lines["study seal"], capsys)
+    # All who are listed are members, so nobody else has a key of its own.
+    assert "People    quietmean send survey.sealed --key NAME.voucher --data FILE" in told
+    assert "Parties   quietmean" not in told
     shutil.copy("vouchers/017.voucher", "017.voucher")
     contract = json.loads(typed(f"{lines['site contract']} --json", capsys))
     assert registrar in contract["committee"]["admits"]

@@ -151,6 +151,7 @@ def shown(desk: Desk, command: str, terminal: bool) -> Screen:
 PUT = {
     "NAME.entry ...": "north.entry east.entry", "OTHER.contribution ...": "west.contribution",
     "study invite": "study invite --key convener.key",
+    "INVITATION": "vouched.invitation", "REGISTRAR.key": "ada.key --out {new}",
     "NAME.key --name NAME": "{name}.key --name {name}", "NAME.key": "ada.key", "FILE": "ages.csv", "FOLDER": ".",
     "--roster ROSTER": "--roster roster.toml", "NAME": "ages", "RECEIPT": "other.receipt.json",
     "EPSILON DELTA": "4 1e-6", "HOST:PORT": "127.0.0.1:{port}",
@@ -159,7 +160,7 @@ _TYPED_NEXT = re.compile(r"^(?:[A-Z][\w ]{9}|[\w ]+: )quietmean (.*?)(?: {2,}.*)
 # What others give first, the key of another party, a site's own rules, or its yes.
 _NOT_YET = re.compile(
     "is not in the sealed study|is the key of nobody in|says nothing of an audit log|breaks rules of the limits|"
-    "then give --accept DIGEST"
+    "then give --accept DIGEST|are not a certificate and its key"
 )
 
 
@@ -170,7 +171,9 @@ def next_lines(screen: Screen) -> Iterator[str]:
             typed = found[1]
             for word, place in PUT.items():
                 typed = typed.replace(word, place)
-            yield from dict.fromkeys(typed.format(name=name, port=port) for port, name in enumerate(("north", "east"), 7652))
+            yield from dict.fromkeys(
+                typed.format(name=name, port=port, new=f"next-{name}") for port, name in enumerate(("north", "east"), 7652)
+            )
 
 
 def wrong_steps(screen: Screen) -> list[str]:

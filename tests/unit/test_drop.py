@@ -422,11 +422,10 @@ def test_a_receipt_is_its_drops_alone() -> None:
         refused("", DropReceipt.of_file, wrong)
 
 
-@pytest.mark.parametrize(
-    "url", ["", "drop.example", "http://drop.example", "ftp://drop.example", "https://", "https://a@b", "https://b?c"]
-)
+@pytest.mark.parametrize("url", ["", "drop.example", "ftp://drop.example", "https://", "https://a@b", "https://b?c"])
 def test_an_address_that_is_no_drop_is_refused(url: str) -> None:
     refused("not the address of a drop", require_drop, url)
+    refused("browsers seal nothing there. Write https://drop.example.", require_drop, "http://drop.example")
     assert require_drop("https://drop.example:8443/") == "https://drop.example:8443/contributions"
 
 
@@ -481,5 +480,5 @@ def test_what_the_drop_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_address_is_looked_at_before_anything_is_charged(tmp_path: Path) -> None:
     study = CommitteeStudy(tmp_path)
     contribute = partial(qm.contribute, study.path, study.key("c1"), data="none.csv", out=tmp_path / "c1.contribution")
-    refused("not the address of a drop", contribute, drop="http://drop.example")
+    refused("browsers seal nothing there", contribute, drop="http://drop.example")
     assert not (tmp_path / "c1.contribution").exists()

@@ -202,7 +202,7 @@ def test_a_study_that_a_browser_cannot_encode_is_refused_with_its_column(tmp_pat
 
 
 def test_an_address_that_is_none_is_refused(survey: Survey) -> None:
-    with pytest.raises(InputError, match="others cannot read"):
+    with pytest.raises(InputError, match=r"browsers seal nothing there\. Write https://drop\.example\.org"):
         form_page(survey.sealed, survey.choice, "http://drop.example.org")
 
 

@@ -291,10 +291,14 @@ def seal_command(
         show(document, sealing=True)
         command = "send" if sealed.by_file or has_committee(sealed.terms) else "check"
         data = "" if session else " --data FILE"
-        out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key" + data)
+        vouched = vouching_of(sealed.invitation) is not None
+        if not vouched or any(not entry.member for entry in sealed.entries):
+            out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key" + data)
+        if vouched:
+            out.print(f"{'People':10}quietmean send {quote(path.name)} --key NAME.voucher --data FILE")
         if has_committee(sealed.terms):
             out.print(f"{'Members':10}quietmean join {quote(path.name)} --key NAME.key --contributions FOLDER")
-        if sealed.program and vouching_of(sealed.invitation) is not None:
+        if sealed.program and vouched:
             out.print(f"{'Browsers':10}quietmean study form {quote(str(path))} https://HOST form.html --key {quote(str(key))}")
 
 

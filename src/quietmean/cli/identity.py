@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from quietmean.studies.party.first_screen import FirstScreen
 
 # What the public entry is for.
-_PUBLIC = "the lines below, for a roster.toml or the approvers of a policy. An invitation does not need them."
+_PUBLIC = "the lines below, for a roster, a policy or study new --registrar. A registrar goes on with quietmean study vouchers."
 
 
 def new_command(

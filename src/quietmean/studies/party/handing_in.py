@@ -135,7 +135,10 @@ def require_drop(url: str) -> str:
         raise InputError(f"drop {url[:200]!r} is not the address of a drop. Write https://HOST or https://HOST:PORT.")
     host, _ = parse_place(place if re.search(r":[^\]]*$", place) else f"{place}:443")
     if scheme == "http" and not is_loopback(host):
-        raise InputError(f"drop {url[:200]!r} is not the address of a drop. Write https://{place}, which others cannot read.")
+        raise InputError(
+            f"drop {url[:200]!r} has no https: others can change what it says, and browsers seal nothing there. Write "
+            f"https://{place}."
+        )
     return f"{url.rstrip('/')}/contributions"
 
 
