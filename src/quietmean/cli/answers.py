@@ -108,13 +108,12 @@ def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json:
     """The result of a receipt; ends with exit code 3 where it holds none."""
     command = f"quietmean result {quote(str(path))}"
     if receipt.get("format") == SESSION_RECEIPT:
-        from quietmean.sessions.receipt import certified, has_failed, screen_of
+        from quietmean.sessions.receipt import certified, has_failed
 
         if json:
             print_json(certified(receipt))
         else:
-            for line in screen_of(receipt, details=details):
-                out.print(readable_line(line))
+            _print_session(receipt, details=details)
         if has_failed(receipt):
             raise SystemExit(ProtocolFailure.exit_code)
         return
@@ -134,20 +133,13 @@ def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json:
 
 def show_session(document: dict[str, Any], account: Account | None, *, details: bool, json: bool) -> None:
     """Print what came of a session for people, or as one JSON document; ends with exit code 3 where all rounds failed."""
-    from quietmean.sessions.receipt import has_failed, screen_of
+    from quietmean.sessions.receipt import has_failed
 
     receipt = read_json(Path(document["receipt"]), FileKind.SESSION_RECEIPT)
     if json:
         print_json(document)
     else:
-        lines, marks = screen_of(receipt, details=details), list[str]()
-        if model := document.get("model"):
-            name = f"{model['name']}: {model['are']}" if "are" in model else model["name"]
-            above, marks = screen_of_answers([{"name": name, **model.get("ratios", model["coefficients"])}])
-            lines = [*above, *lines]
-        first = next((place for place, line in enumerate(lines) if line.startswith("! ")), len(lines))
-        for line in (*lines[:first], *marks, *lines[first:]):
-            out.print(readable_line(line))
+        _print_session(receipt, document.get("model"), details=details)
         saved = near(Path(document["receipt"]))
         print_lines(indented("Saved", saved))
         if account is not None:
@@ -155,6 +147,19 @@ def show_session(document: dict[str, Any], account: Account | None, *, details: 
         out.print(f"{NEXT}{next_step(document, saved)}")
     if has_failed(receipt):
         raise SystemExit(ProtocolFailure.exit_code)
+
+
+def _print_session(receipt: Mapping[str, Any], model: Mapping[str, Any] | None = None, *, details: bool) -> None:
+    """The answers of a ``model``, if there are some, above what the session cost; what must not be missed of both below."""
+    from quietmean.sessions.receipt import details_of, screen_of
+
+    answers, hidden = list[str](), list[str]()
+    if model:
+        name = f"{model['name']}: {model['are']}" if "are" in model else model["name"]
+        answers, hidden = screen_of_answers([{"name": name, **model.get("ratios", model["coefficients"])}])
+    lines, marks = screen_of(receipt)
+    for line in (*answers, *lines, *hidden, *marks, *(["", *details_of(receipt)] if details else [])):
+        out.print(readable_line(line))
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import WIDTH, err, out, output, output_options, print_json, print_lines, printable, whole_words
+from quietmean.cli.console import err, out, output, output_options, print_json, print_lines, printable, whole_words
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.screens import NEXT, show_first
 from quietmean.core.errors import InputError
-from quietmean.core.readable import count_of, epsilon_shown, percent_text, some_of
+from quietmean.core.readable import SCREEN, count_of, epsilon_shown, percent_text, some_of
 from quietmean.ledger.account import left_shown, over_gaussian, shared_budget_text
 from quietmean.node.net import format_address
 from quietmean.node.phase import Phase
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _SHORT = 12
 # Columns of the first screen, and of half of it.
-_SCREEN, _HALF = WIDTH - 1, 34
+_SCREEN, _HALF = SCREEN - 1, 34
 
 
 @dataclass(frozen=True)
@@ -387,7 +387,7 @@ def show_preview(preview: Preview, details: bool = False, *, made_up: bool = Fal
     cells = [["", *(column.name for column in preview.columns)], *first, *last]
     columns = [[printable(row[place]) for row in cells] for place in range(len(cells[0]))]
     widths = [max(map(cell_len, column)) + 2 for column in columns]
-    room = len(columns) if details else max(sum(end <= WIDTH for end in accumulate(widths)), 2)
+    room = len(columns) if details else max(sum(end <= SCREEN for end in accumulate(widths)), 2)
     for row in zip(*columns[:room], strict=True):
         padded = (f"{cell}{' ' * (width - cell_len(cell))}" for cell, width in zip(row, widths, strict=False))
         out.print("".join(padded).rstrip())

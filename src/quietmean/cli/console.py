@@ -20,7 +20,7 @@ from quietmean.core.assumptions import Key, listing
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import in_words_of
 from quietmean.core.output import Output
-from quietmean.core.readable import nats_promised, nats_text, wrapped
+from quietmean.core.readable import SCREEN, nats_promised, nats_text, wrapped
 from quietmean.core.readable import printable as without_controls
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ out = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
-WIDTH = 80
 # Verdicts at the beginning of a line.
 OK, NO = "OK  ", "NO  "
 # A line with a command to be pasted, behind its label, is never broken.
@@ -62,7 +61,7 @@ def print_lines(lines: Iterable[str], style: str | None = None) -> None:
     for line in lines:
         text = without_controls(line)
         head = len(OK) if text.startswith((OK, NO)) else len(text) - len(text.lstrip("!- "))
-        parts = [text] if _PASTED.match(text) else wrapped(text, WIDTH, " " * head)
+        parts = [text] if _PASTED.match(text) else wrapped(text, SCREEN, " " * head)
         for part in parts or [""]:
             out.print(part, style=style)
 

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from quietmean.cli.console import WIDTH, out, print_lines, whole_words
+from quietmean.cli.console import out, print_lines, whole_words
 from quietmean.cli.screens import NEXT
 from quietmean.core.readable import (
+    SCREEN,
     bound_text,
     count_of,
     delta_shown,
@@ -121,13 +122,13 @@ def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
     if math.isfinite(central):
         lines.append((_CURATOR, error_text(math.sqrt(central)), "", ""))
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    room = WIDTH - 2 - sum(width + 2 for width in widths)
+    room = SCREEN - 2 - sum(width + 2 for width in widths)
     for line in lines:
         star = "*" if line[0] == chosen["protocol"] else " "
         cells = "".join(f"{cell:<{width + 2}}" for cell, width in zip(line, widths, strict=False))
         first, *below = textwrap.wrap(line[3], room) or [""]
         yield f"{star} {cells}{first}".rstrip()
-        yield from (" " * (WIDTH - room) + rest for rest in below)
+        yield from (" " * (SCREEN - room) + rest for rest in below)
 
 
 def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], named: bool) -> Iterator[str]:

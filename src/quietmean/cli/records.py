@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from cyclopts import Parameter
 
-from quietmean.cli.console import OK, WIDTH, err, out, print_json, print_lines, printable, step_of
+from quietmean.cli.console import OK, err, out, print_json, print_lines, printable, step_of
 from quietmean.cli.screens import BELOW, NEXT, rows, show_first
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_kind_of_store
-from quietmean.core.readable import ShortFact, count_of, epsilon_shown, indented, marked
+from quietmean.core.readable import SCREEN, ShortFact, count_of, epsilon_shown, indented, marked
 from quietmean.node.monitor import NodeView, headline, read_status, seconds_between, sentence, status_path, traffic_text
 from quietmean.node.storage import find_stores, in_use, remove_store, size_of
 
@@ -149,7 +149,7 @@ def _in_short(entry: LogEntry) -> str:
     """One line of the screen."""
     about = ", ".join(say(entry.about[name]) for name, say in _BRIEF.items() if name in entry.about)
     text = f"{entry.time[:16].replace('T', ' ')} {entry.party} {entry.study} {entry.event}"
-    return shorten(f"{entry.number} {text}: {about}" if about else f"{entry.number} {text}", WIDTH, placeholder=" ...")
+    return shorten(f"{entry.number} {text}: {about}" if about else f"{entry.number} {text}", SCREEN, placeholder=" ...")
 
 
 def _values_text(about: Mapping[str, Any]) -> str:

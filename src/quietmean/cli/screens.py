@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import NO, OK, WIDTH, gate_sentence, out, print_lines
+from quietmean.cli.console import NO, OK, gate_sentence, out, print_lines
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.readable import ShortFact, count_of, delta_shown, epsilon_shown, indented, listed, printable
+from quietmean.core.readable import SCREEN, ShortFact, count_of, delta_shown, epsilon_shown, indented, listed, printable
 from quietmean.privacy import CoalitionCertificate
 from quietmean.privacy.analysis import WORTHLESS, is_worthless
 from quietmean.privacy.loss import EXACT
@@ -37,7 +37,7 @@ _ROUNDING = 1e-9
 def with_remark(line: str, remark: str) -> list[str]:
     """A line that can be pasted or opened, with a remark behind it, or below it where both are longer than the screen."""
     whole = f"{line}    {remark}"
-    return [whole] if len(whole) <= WIDTH else [line, " " * len("More      ") + remark]
+    return [whole] if len(whole) <= SCREEN else [line, " " * len("More      ") + remark]
 
 
 def show_first(lines: Iterable[str], details: bool, below: Callable[[], None] | None = None) -> None:

@@ -328,12 +328,12 @@ def facts_that_hold(facts: Iterable[AlwaysFact[_T]], subject: _T) -> list[ShortF
 
 
 # Columns of a screen, and where the text of a line begins that has a label, or a mark for what must not be missed.
-_SCREEN, _LABEL, _MARK = 80, 10, 14
+SCREEN, _LABEL, _MARK = 80, 10, 14
 
 
 def indented(label: str, text: str, indent: int = _LABEL) -> list[str]:
     """The lines of a ``text`` behind its ``label``, of 80 columns at most but for words that are longer."""
-    lines = wrapped(printable(text), _SCREEN - indent) or [""]
+    lines = wrapped(printable(text), SCREEN - indent) or [""]
     return [f"{start.ljust(indent)}{line}".rstrip() for start, line in zip((label, *[""] * len(lines)), lines, strict=False)]
 
 

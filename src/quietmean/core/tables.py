@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quietmean.core.extensions import import_extra, is_installed
+from quietmean.core.readable import SCREEN
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -64,8 +65,8 @@ def table_text(rows: Rows) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-# Columns of a screen, and between those of a table.
-_SCREEN, _BETWEEN = 80, "  "
+# Between the columns of a table.
+_BETWEEN = "  "
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -79,10 +80,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     names = max(len(row[0]) for row in full)
     parts = [[head] for head in heads]
     widths = _widths(parts, body)
-    if names + _with_gaps(widths) > _SCREEN:
+    if names + _with_gaps(widths) > SCREEN:
         parts = [_head_in_lines(head) for head in heads]
         widths = _widths(parts, body)
-    room = _SCREEN - _with_gaps(widths)
+    room = SCREEN - _with_gaps(widths)
     if room < _LEAST_NAME:
         return [[], *([row[0], *_behind_heads(heads, row)] if len(row) > 1 else [row[0]] for row in rows[1:])]
     column, tall = min(names, room), max(map(len, parts))
@@ -125,7 +126,7 @@ def _behind_heads(heads: Sequence[str], row: Sequence[str]) -> list[str]:
     """Each number of a row behind the head of its column, below the name."""
     indent = " " * (len(row[0]) - len(row[0].lstrip()) + len(_BETWEEN))
     said = "; ".join(f"{head} {cell}" for head, cell in zip(heads, row[1:], strict=True) if cell)
-    return textwrap.wrap(said, _SCREEN, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+    return textwrap.wrap(said, SCREEN, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
 
 
 def table_html(rows: Rows) -> str:

@@ -154,10 +154,8 @@ def has_failed(receipt: Mapping[str, Any]) -> bool:
     return int(receipt["rounds"]["begun"]) > 0 and not int(receipt["rounds"]["with_mean"])
 
 
-def screen_of(receipt: Mapping[str, Any], *, details: bool = False) -> list[str]:
-    """The first screen of a session that has ended: its rounds, what they cost, and what must not be missed.
-
-    ``details``: and all the rest.
+def screen_of(receipt: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The first screen of a session that has ended: the lines of its rounds and their cost, and those that must not be missed.
 
     Raises :class:`InputError` as :func:`certified`.
     """
@@ -171,14 +169,12 @@ def screen_of(receipt: Mapping[str, Any], *, details: bool = False) -> list[str]
     rows = [("Answers", answers), ("Privacy", price)]
     if has_failed(receipt):
         begun, rows = f"No answer. {begun}", [("Cost", price)]
-    return [
-        *indented("", begun, 0),
-        *(line for row in rows for line in indented(*row)),
+    marks = [
         *(marked("AWAY", f"{listed(absent)} took no part: not in at the start.") if absent else []),
         *(marked("AWAY", f"Not in every mean: {listed(missed)}.") if missed else []),
         *([] if cost["unit"] == PrivacyUnit.PARTY else marked("SITE", "All records of one site together are not protected.")),
-        *(["", *_details_of(receipt)] if details else []),
     ]
+    return [*indented("", begun, 0), *(line for row in rows for line in indented(*row))], marks
 
 
 def _absent(receipt: Mapping[str, Any]) -> list[str]:
@@ -186,7 +182,7 @@ def _absent(receipt: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in start.get("not_in_at_start", ())] if isinstance(start, Mapping) else []
 
 
-def _details_of(receipt: Mapping[str, Any]) -> list[str]:
+def details_of(receipt: Mapping[str, Any]) -> list[str]:
     """All the rest that is to be said of a session: against whom and by what its figures hold, and what they assume."""
     cost, stated = certified(receipt), receipt["certificate"]
     return [

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from quietmean.core.readable import UNKNOWN, count_of, either_side, error_text, fixed, for_terminal, indented
+from quietmean.core.readable import SCREEN, UNKNOWN, count_of, either_side, error_text, fixed, for_terminal, indented, wrapped
 from quietmean.core.tables import aligned
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.findings import bound_text
@@ -15,8 +14,6 @@ from quietmean.statistics.kinds.first_look import CUT, HIGH, LOW, OUTSIDE
 from quietmean.statistics.printed import TidyTests, about_text, have_truth, shown, together, truth_text
 from quietmean.statistics.tidy import Term, terms_of
 
-# How wide a line is at most.
-_COLUMNS = 80
 # So many terms of one statistic have a line.
 _MOST_LINES = 30
 # The place of the numbers of records in a line; so many lines repeat one number before it is said once.
@@ -32,7 +29,7 @@ def table_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
         every = terms_of(document)
         name, (terms, _) = str(document["name"]), together(every)
         if not terms or terms[0].term:
-            rows += [[line] for line in textwrap.wrap(name, _COLUMNS, initial_indent="  ", subsequent_indent="      ")]
+            rows += [[line] for line in wrapped(f"  {name}", SCREEN, " " * 6)]
         for term in terms[:_MOST_LINES]:
             label = f"    {term.label}" if term.label else f"  {name}"
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
