@@ -20,8 +20,9 @@ from scipy.special import ndtr
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.drop import Drop, DropBox
-from quietmean.form import FormPage, SignedPage, form_page, learnt, place_of, times_right
+from quietmean.form import FormPage, SignedPage, form_page, learnt, place_of
 from quietmean.node.net import Identity, Purpose
+from quietmean.privacy.guesses import times_right
 from quietmean.statistics import Statistic, parse_statistic, read_text
 from quietmean.statistics.program import NoProgram
 from quietmean.studies.agreement.signed import Signed

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.form.files import filled, policy_text, source, source_hash
 from quietmean.form.result_page import page_of, result_page
 from quietmean.form.signed_page import SignedPage, place_of
-from quietmean.form.words import asked_by, learnt, odds_of, times_right
+from quietmean.form.words import asked_by, learnt, odds_of
 from quietmean.planning.automatic import Choice
 from quietmean.studies.agreement.program import EncodingProgram, require_program
 from quietmean.studies.agreement.sealed import Sealed
@@ -156,4 +156,4 @@ def _about(sealed: Sealed, choice: Choice) -> dict[str, object]:
     }
 
 
-__all__ = ["FormPage", "SignedPage", "form_page", "learnt", "page_of", "place_of", "result_page", "times_right"]
+__all__ = ["FormPage", "SignedPage", "form_page", "learnt", "page_of", "place_of", "result_page"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from quietmean.privacy.guesses import times_right
 from quietmean.statistics import Columns, Statistic
 from quietmean.statistics.names import names_of
 from quietmean.studies.agreement.sealed import Sealed
@@ -19,18 +18,6 @@ def odds_of(sealed: Sealed, epsilon: float, delta: float) -> list[str]:
     """What a cost means, for who knows no epsilon."""
     terms = sealed.study.committee
     return _odds(times_right(epsilon, delta), *((0, 0) if terms is None else (terms.colluding, terms.members)))
-
-
-def times_right(epsilon: float, delta: float) -> int:
-    """How often of 100 times somebody is right at most who sees a result and guesses which of two answers one person gave.
-
-    Beforehand both answers are as likely; whatever else that somebody knows. For a result that is (``epsilon``, ``delta``)
-    differentially private where one person's answer is replaced, both answers' chances of any set of results differ in total
-    variation by at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1); half of that above 1/2 is the bound, rounded up (Kairouz,
-    Oh and Viswanath 2015, The composition theorem for differential privacy).
-    """
-    small = math.exp(-epsilon)
-    return min(100, math.ceil(100 * (1 + delta * small) / (1 + small) + 1e-9))
 
 
 def _odds(right: int, colluding: int, members: int) -> list[str]:
