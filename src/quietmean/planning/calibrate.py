@@ -13,6 +13,7 @@ import numpy as np
 
 from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
+from quietmean.core.readable import delta_shown
 from quietmean.core.schema import OPEN, filled, options_of, parameters_of, require_known, saying_what_was_chosen
 from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution
@@ -242,8 +243,8 @@ def _calibrated(
 def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:
     """Noise is chosen in a model; what is drawn is discrete, and rare events cost some of delta.
 
-    Raises :class:`InputError` where a plan that promises its target would guarantee less than that, with the least delta or
-    the largest epsilon that ``planned`` keeps, to a power of ten or of two.
+    Raises :class:`InputError` where a plan that promises its target would guarantee less than that, with the largest
+    epsilon, else the least delta, that ``planned`` keeps, to a power of two or of ten.
     """
     if _is_kept(plan):
         return
@@ -255,15 +256,20 @@ def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:
         except InputError:
             return False
 
-    text = f"protocol {plan.protocol.name} cannot keep epsilon {target.epsilon:g} at delta {target.delta:g} with what it draws"
+    name = plan.protocol.name
+    # A smaller epsilon protects more, a larger delta less.
+    halves = range(1, _MOST_HALVES + 1)
+    half = bisect.bisect_left(halves, True, key=lambda times: keeps(replace(target, epsilon=target.epsilon / 2**times)))
+    if half < len(halves):
+        raise InputError(
+            f"epsilon {target.epsilon:g} is too large for {name}, which cannot draw noise that small at delta "
+            f"{delta_shown(target.delta)}. Choose an epsilon of at most {target.epsilon / 2 ** halves[half]:g}."
+        )
+    text = f"delta {delta_shown(target.delta)} is too small for {name}, whose noise alone costs more"
     powers = range(math.floor(math.log10(target.delta)) + 1, _LARGEST_POWER + 1)
     index = bisect.bisect_left(powers, True, key=lambda power: keeps(replace(target, delta=10.0**power)))
     if index < len(powers):
         raise InputError(f"{text}. Choose a delta of at least 1e{powers[index]}.")
-    halves = range(1, _MOST_HALVES + 1)
-    half = bisect.bisect_left(halves, True, key=lambda times: keeps(replace(target, epsilon=target.epsilon / 2**times)))
-    if half < len(halves):
-        raise InputError(f"{text}. Choose an epsilon of at most {target.epsilon / 2 ** halves[half]:g}, or a larger delta.")
     raise InputError(f"{text}. Choose a larger delta, or another protocol.")
 
 
