@@ -24,7 +24,8 @@ _WHOM = {
     "target": r"\btarget\b|asked for|\bbudget\b|of the account",
     "party": r"of one party together|whole party",
     "found": r"at least epsilon",
-    "planned": r"all other contributors .*(of (these|the) \d+|colluding members)",
+    "planned": r"all other contributors .*(of (these|the) \d+|colluding members)"
+    r"|of (these|the) \d+ (members|institutions).* and all other contributors",
     "everybody": r"(whoever|no matter who) else|(whoever|anyone who) sees|whoever reads|everybody else|everyone else"
     r"|(the )?others? (parties )?(all )?collude"
     r"|all others|all other parties",

@@ -94,7 +94,7 @@ def test_a_committee_opens_what_others_hand_in(
     certified = json.loads(capsys.readouterr().out)
     assert certified["epsilon_a_priori"] == pytest.approx(result["epsilon_a_priori"], rel=1e-6)
     # The members hold all shares, and are no parties: who says against whom names them, and with all of them nothing is left.
-    whom = "all other contributors with any 1 of the 5 members (by formula, all of them alike)"
+    whom = "any 1 of the 5 members and all other contributors together (by formula, all of them alike)"
     assert result["certificate"]["adversary"] == certified["certificates"]["coalitions"]["adversary"] == whom
     assert result["certificate"]["everyone_else_epsilon"] == "inf"
     checked = ["--with", "verified=yes", "--parties", "4", "--out", "checked", "--json"]

@@ -36,7 +36,7 @@ def test_no_coalition_is_tried_where_all_have_the_same_figure(monkeypatch: pytes
     certificate = execution_of(20_000).privacy(1e-6).coalitions(1)
     assert (certificate.scope, certificate.tried, certificate.found) == (Scope.BOUNDED, 0, None)
     assert certificate.max_epsilon <= 1.0
-    assert "all other contributors with any 1 of the 5 members" in certificate.describe()
+    assert "any 1 of the 5 members and all other contributors together" in certificate.describe()
     # Computed once, for all of them.
     assert len(set(certificate.epsilon.tolist())) == 1
     refused("leaves nobody honest", execution_of(6).privacy(1e-6).coalitions, 6)

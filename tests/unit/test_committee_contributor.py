@@ -154,7 +154,7 @@ def test_the_contract_says_who_must_not_collude(world: CommitteeStudy) -> None:
     contract = Contract.by_file(world.sealed, world.identities["c1"], world.sealed.study.choice(7))
     lines = dict(contract.lines())
     names = ", ".join(entry.name for entry in world.sealed.computing)
-    assert f"all other contributors together with at most 1 of these 4 institutions ({names})" in lines["against"]
+    assert f"at most 1 of these 4 institutions ({names}) and all other contributors together" in lines["against"]
     assert "more than 1 of the members together can read every contribution" in lines["if more collude"]
     assert "one file, until" in lines["contributes"]
     document = contract.to_json()

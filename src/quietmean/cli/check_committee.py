@@ -216,7 +216,7 @@ def _by_whom(sealed: Sealed, plan: Plan) -> Finding:
     against = (
         ""
         if committee is None
-        else "all other contributors with " + committee.against(tuple(entry.name for entry in sealed.computing))
+        else f"{committee.against(tuple(entry.name for entry in sealed.computing))} and all other contributors together"
     )
     return Finding("study", True, f"{plan_text(plan)}: up to {sealed.admitted} contributors; it holds against {against}")
 

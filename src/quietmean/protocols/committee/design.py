@@ -120,7 +120,7 @@ class CommitteeLossConversion(LossConversion):
 
     def __init__(self, parameters: CommitteeParameters) -> None:
         self._parameters = parameters
-        self.coalition = f"all other contributors with any {parameters.colluding} of the {parameters.members} members"
+        self.coalition = f"any {parameters.colluding} of the {parameters.members} members and all other contributors together"
         self.tv = charge(parameters, 1.0).tv
         unknown = parameters.dealings - parameters.colluding
         self.notes = (

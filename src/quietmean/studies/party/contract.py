@@ -49,7 +49,7 @@ class CommitteeWords:
     @property
     def against(self) -> str:
         """Who may collude without learning more than is stated."""
-        return f"all other contributors together with {self.terms.committee.against(self.members)}"
+        return f"{self.terms.committee.against(self.members)} and all other contributors together"
 
     @property
     def otherwise(self) -> str:
