@@ -143,7 +143,10 @@ def test_a_session_whose_rounds_all_failed_has_no_answer(
         code = end.code
     said = " ".join(capsys.readouterr().out.split())
     if means:
-        assert (code, f"{rounds} of {rounds} rounds began. Answers 1 of {rounds} rounds have a mean Privacy epsilon" in said) == (
+        assert (
+            code,
+            f"{rounds} of {rounds} rounds began. Answers 1 of {rounds} rounds gave an answer Privacy epsilon" in said,
+        ) == (
             0,
             True,
         )

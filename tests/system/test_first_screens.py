@@ -120,9 +120,16 @@ def test_what_must_not_be_missed_is_on_the_first_screen(name: str, unit: str, co
             else f"epsilon {epsilon_shown(outcome.epsilon)} realised (delta 1e-6); nothing was guaranteed beforehand"
         )
         assert privacy in usual or not math.isfinite(min(promised, outcome.epsilon))
+        epsilon = promised if math.isfinite(promised) else outcome.epsilon
+        # Randomised response reaches it.
+        right = re.findall(rf"A 50:50 guess about one {unit} is then right at most (\d+) times in 100\.", usual)
+        least = 100 / (1 + math.exp(-epsilon))
+        assert math.isinf(epsilon) or "nearly always" in usual or least <= int(*right) <= least + 1.01
+        assert ("50:50" in usual) is math.isfinite(epsilon)
     else:
         assert "Privacy none" in usual
         assert "guaranteed" not in usual
+        assert "50:50" not in usual
 
 
 @pytest.mark.parametrize("fact", ALWAYS, ids=lambda fact: fact.key)

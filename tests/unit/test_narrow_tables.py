@@ -48,10 +48,10 @@ def test_names_and_numbers_of_answers(capsys: pytest.CaptureFixture[str]) -> Non
     means = [term | {"name": f"mean({name})"} for name in LONG]
     document = {"statistics": means, "certificate": {"unit": "record"}}
     print_answers(document)
-    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "123,481", "without")
+    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "123,481", "private")
     for line in first_screen({"result": document}):
         out.print(line)
-    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "true here")
+    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "private")
 
 
 def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,6 +184,14 @@ def no_answer_shown(*, one_line: bool = False) -> Iterator[None]:
         raise SystemExit(error.exit_code) from None
 
 
+def saved_text(paths: Sequence[Path]) -> str:
+    """The files of a result: the first by its path, others beside it whose names begin alike by how these end."""
+    first, *others = paths
+    stem = first.name.partition(".")[0]
+    ends = [path.name.removeprefix(stem) if path.parent == first.parent else near(path) for path in others]
+    return ", ".join([near(first), *ends])
+
+
 def near(path: Path) -> str:
     """The path as it is written from the working folder, where it is in it."""
     here = Path.cwd()

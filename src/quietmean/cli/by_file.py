@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, near, no_answer_shown, show_receipt
+from quietmean.cli.answers import Pages, ResultScreen, near, no_answer_shown, saved_text, show_receipt
 from quietmean.cli.common import Out, execution_or_newest
 from quietmean.cli.console import (
     choice_document,
@@ -187,7 +187,7 @@ class OpenedPages:
         run = StudyRun(self.sealed.study, outcome, tuple(self._names), **measured, **shown_to)
         saved = [self.path, self.result.path, *self._pages.write(run)]
         if not json:
-            print_lines(indented("Saved", ", ".join(map(near, saved))))
+            print_lines(indented("Saved", saved_text(saved)))
             screen.show_more()
 
 

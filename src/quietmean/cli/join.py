@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 from cyclopts import Parameter
 
 from quietmean import learning
-from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown, show_session
+from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown, saved_text, show_session
 from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, make_folder, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
@@ -359,7 +359,7 @@ def join_command(
     screen = ResultScreen(receipt, document, command, details, shown.did_not_fit, effort_text(document))
     screen.show()
     saved = [path, *pages.write(end)]
-    print_lines(indented("Saved", ", ".join(map(near, saved))))
+    print_lines(indented("Saved", saved_text(saved)))
     if charged is not None:
         show_balance(charged, details=details)
     screen.show_more()

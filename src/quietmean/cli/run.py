@@ -35,7 +35,7 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.models import model_asked, refuse_for_models, run_model
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.screens import NEXT, with_remark
+from quietmean.cli.screens import NEXT
 from quietmean.cli.study_options import NO_COMMITTEE, NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
@@ -241,9 +241,7 @@ def run_local_study(
         count = len({*run.killed} - {*document["without"]})
         out.print(f"{'Dropouts':10}{gone}, as asked{f'. {count} of them had sent enough to count' if count else ''}.")
     if made := pages.write(run):
-        named_pages = ", ".join([*map(str, made[:1]), *(page.name for page in made[1:])])
-        for text in with_remark(f"Report    {named_pages}", "(never publish report.html or what is true here)"):
-            out.print(text)
+        out.print(", ".join([f"Report    {made[0]} (private)", *(page.name for page in made[1:])]))
     out.print(f"{NEXT}{next_step(document, str(pages.receipt), named.strip())}")
     screen.show_more()
 

@@ -33,7 +33,7 @@ from quietmean.statistics.printed import in_all
 from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.outcome.first_screen import ALWAYS, Ended, cost_kept, privacy_of
+from quietmean.studies.outcome.first_screen import ALWAYS, Ended, cost_kept, privacy_means, privacy_of
 from quietmean.studies.outcome.tables import Line, ResultTable, tables_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.approval import WORDS
@@ -123,6 +123,7 @@ def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
         "cost": cost_kept(end) if failed else "",
         "facts": [] if is_session else facts_that_hold(ALWAYS, end),
         "privacy": privacy_of(end) if answers else "",
+        "means": privacy_means(end) if answers else "",
         "title": _title(receipt),
         "is_session": is_session,
         "tables": tables,

@@ -18,6 +18,7 @@ from quietmean.ledger import Account
 from quietmean.node import SeriesProgress, Started
 from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
+from quietmean.privacy.guesses import guess_text
 from quietmean.studies.agreement.deadlines import minimum_of
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import SessionTerms
@@ -165,8 +166,9 @@ def screen_of(receipt: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     price = f"epsilon {epsilon_shown(cost['epsilon'])} (delta {delta_shown(cost['delta'])}) per {cost['unit']}"
     price += f", guaranteed, against any {receipt['certificate']['colluding']} of {parties}"
     begun = f"Session {cost['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began."
-    answers = f"{receipt['rounds']['with_mean']} of {count_of(rounds['begun'], 'round has', 'rounds have')} a mean"
-    rows = [("Answers", answers), ("Privacy", price)]
+    answers = f"{receipt['rounds']['with_mean']} of {count_of(rounds['begun'], 'round')} gave an answer"
+    means = guess_text(float(cost["epsilon"]), float(cost["delta"]), str(cost["unit"]))
+    rows = [("Answers", answers), ("Privacy", price), (" ", means)]
     if has_failed(receipt):
         begun, rows = f"No answer. {begun}", [("Cost", price)]
     marks = [

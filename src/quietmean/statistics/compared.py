@@ -13,6 +13,8 @@ from quietmean.core.readable import phrase
 from quietmean.statistics.columns import Column
 
 COMPARED = "compared"
+# What a term is in, where its name does not tell.
+_MEANING = {"smd": "smd (in standard deviations)"}
 
 
 def ratio_of(column: Column, *terms: str, outcome: str = "") -> dict[str, str]:
@@ -38,7 +40,9 @@ def compared_in(summary: Mapping[str, Any]) -> list[str]:
     if not isinstance(compared, Mapping):
         return []
     texts = dict.fromkeys(str(text) for text in compared.values())
-    return [_line(", ".join(str(term) for term, own in compared.items() if own == text), text) for text in texts]
+    return [
+        _line(", ".join(_MEANING.get(term, str(term)) for term, own in compared.items() if own == text), text) for text in texts
+    ]
 
 
 def _line(terms: str, text: str) -> str:

@@ -27,8 +27,8 @@ from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest, sentenc
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
 
 NOT_REACHED = "not reached"
-# The head of a column of standard errors.
-NOISE_ERROR = "standard error of noise"
+# The heads of columns: of standard errors, and of values without noise where all parties are on one machine.
+NOISE_ERROR, TRUTH = "standard error of noise", "true, private"
 # How an estimate begins that is an upper end only.
 _UP_TO = "< "
 # Flags of terms that have no estimate but an informative interval.
@@ -391,8 +391,8 @@ class TidyTerms(TableFile):
 def lines_of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """The lines of a terminal: each statistic, and its terms below it; one that is a number has a line with it."""
     has_truth = have_truth(documents)
-    heads = ["estimate", NOISE_ERROR, "95 % interval", "95 % for the noise"]
-    rows = [["", *heads, *(["without noise"] if has_truth else [])]]
+    heads = ["estimate", "95 % interval", "95 % for the noise", NOISE_ERROR]
+    rows = [["", *heads, *([TRUTH] if has_truth else [])]]
     for document in documents:
         name, (terms, hidden) = str(document["name"]), together(terms_of(document))
         # A text alone is a line without columns.
@@ -402,14 +402,14 @@ def lines_of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def terminal_cells(term: Term, has_truth: bool) -> list[str]:
-    """Estimate, standard error of the noise, the interval to quote, that of the noise alone, and perhaps the truth."""
+    """Estimate, the interval to quote, that of the noise alone, standard error of the noise, and perhaps the truth."""
     texts = shown(term)
     intervals = ["" if text == UNKNOWN else for_terminal(text) for text in (texts.interval, texts.noise)]
-    return [for_terminal(texts.estimate), for_terminal(texts.noise_error), *intervals, *([truth_text(term)] if has_truth else [])]
+    return [for_terminal(texts.estimate), *intervals, for_terminal(texts.noise_error), *([truth_text(term)] if has_truth else [])]
 
 
-# Of a number of records without noise, on the grid of its protocol: what shows as whole is whole.
-_ROUNDING = 0.05
+# Of a number of records without noise, on the grid of its protocol: what shows as whole is whole. Of one that is 0.
+_ROUNDING, _ROUNDING_OF_ZERO = 0.05, 1e-9
 
 
 def have_truth(documents: Iterable[Mapping[str, Any]]) -> bool:
@@ -418,16 +418,15 @@ def have_truth(documents: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def truth_text(term: Term) -> str:
-    """The value without noise, with the digits of the estimate, or three where that is hidden.
-
-    Of a time that is not reached with noise, neither without.
-    """
+    """The value without noise, to the digits of the estimate, or to three where that is hidden."""
     if "not-reached" in term.flags and math.isnan(term.truth):
         return NOT_REACHED
     if term.since:
         return for_terminal(day_text(term.truth, term.since))
     if math.isnan(term.estimate) and not term.of_records:
         return for_terminal(number_text(term.truth, abs(term.truth) / 10))
+    if abs(term.truth) < _ROUNDING_OF_ZERO:
+        return "0"
     # A number of records is whole, but for rounding, and so may be what else looks whole.
     whole = _whole(term) and math.isfinite(term.truth) and abs(term.truth - round(term.truth)) < _ROUNDING
     return for_terminal(number_text(term.truth, max(error_of_digits(term), _WHOLE_DIGITS if whole else 0.0)))

@@ -30,12 +30,14 @@ class Table1Text:
     tests: Mapping[str, HypothesisTest]
     flags: Sequence[Flag]
 
-    def summary(self, columns: Iterable[Column]) -> dict[str, Any]:
+    def summary(self, columns: Iterable[Column], by: Column | None) -> dict[str, Any]:
         """The table as plain JSON data.
 
-        ``table``, its lines, the ``groups`` in their order, and ``heads``, what stands above the column of each.
+        ``table``, its lines, the ``groups`` in their order, and ``heads``, what stands above the column of each. ``by``: of which
+        the groups are, whose name stands before a yes or a no.
         """
-        heads = {group: f"{group} (n {_size(self._known[group, 'n'])})" for group in self.groups}
+        of = f"{by.name} " if by is not None and by.boolean else ""
+        heads = {group: f"{of}{group} (n {_size(self._known[group, 'n'])})" for group in self.groups}
         return {
             "groups": list(self.groups),
             "heads": heads,

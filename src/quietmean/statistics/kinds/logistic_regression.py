@@ -40,7 +40,7 @@ from quietmean.statistics.weights import Weighable
 AUC = "auc"
 REASON = (
     "this is a one-shot approximation of maximum likelihood. It is off where covariates are not normal in each class, or effects "
-    "are large. For odds ratios with intervals, fit quietmean.learning.GeneralizedLinearModel"
+    "are large. For odds ratios with intervals that cover sampling, ask glm(..., family=binomial), which takes rounds"
 )
 ONE_SHOT = "one-shot"
 # Noise deviations that a squared distance of the classes, and the part of each class, must have; and the least such part.

@@ -141,7 +141,7 @@ class Table1(Statistic):
             entries, tests = [entry.about_these_records() for entry in entries], {}
         described = self._rows(columns)
         text: dict[str, Any] = {
-            **Table1Text(names, entries, tests, groups.flags).summary(described),
+            **Table1Text(names, entries, tests, groups.flags).summary(described, by),
             "footnote": footnote(described, entries, SMD in {row.group for row in entries}, tested=bool(tests)),
         }
         return Estimates.of(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from quietmean.core.readable import SCREEN, UNKNOWN, count_of, either_side, error_text, fixed, for_terminal, indented, wrapped
@@ -11,30 +13,70 @@ from quietmean.core.tables import aligned
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.findings import bound_text
 from quietmean.statistics.kinds.first_look import CUT, HIGH, LOW, OUTSIDE
-from quietmean.statistics.printed import TidyTests, about_text, have_truth, shown, together, truth_text
+from quietmean.statistics.printed import (
+    TRUTH,
+    PrintedTable,
+    TidyTests,
+    about_text,
+    have_truth,
+    printed_table,
+    shown,
+    together,
+    truth_text,
+)
 from quietmean.statistics.tidy import Term, terms_of
 
 # So many terms of one statistic have a line.
 _MOST_LINES = 30
 # The place of the numbers of records in a line; so many lines repeat one number before it is said once.
-_COUNTED, _FEW = 3, 2
+_COUNTED, _FEW = 4, 2
+# So many terms with an upper end alone have a line each; so many points has a curve; and what the label of a point is.
+_FEW_ENDS, _POINTS, _POINT = 3, 6, re.compile(r"(.* )?-?\d[\d,.]*")
 
 
 def table_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:
     """A line for each term, below its statistic where that has several, and each test below both; ``counted``: of whom."""
+    own = [(str(document["name"]), printed_table(document.get("summary", {})), document) for document in documents]
+    if listed := [document for _, table, document in own if table is None]:
+        yield from _term_lines(listed, counted)
+    for name, table, document in own:
+        if table is not None:
+            yield from _printed_lines(name, table)
+            yield from _below(compared_in(document.get("summary", {})))
+
+
+def _printed_lines(name: str, table: PrintedTable) -> Iterator[str]:
+    """The lines of a table that a statistic prints itself, which has its p-values in a column."""
+    yield from wrapped(f"  {name}", SCREEN, " " * 6)
+    rows = [["", *table.heads[1:]], *([f"    {name}", *cells] for name, *cells in table.rows)]
+    for lines in aligned([[for_terminal(cell) for cell in row] for row in rows]):
+        yield from lines
+
+
+def _below(sentences: Iterable[str]) -> Iterator[str]:
+    """What is said below a table, such as tests."""
+    return (line for sentence in sentences for line in indented("", for_terminal(sentence), 4))
+
+
+def _term_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:
+    """The lines of answers that have a line for each term."""
     has_truth = have_truth(documents)
-    rows = [["  statistic", "estimate", "95 % interval", counted, *["true here"] * has_truth]]
+    rows = [["  statistic", "estimate", "95 % interval", "p", counted, *[TRUTH] * has_truth]]
     tests = dict[int, list[str]]()
     for document in documents:
         every = terms_of(document)
         name, (terms, _) = str(document["name"]), together(every)
         if not terms or terms[0].term:
             rows += [[line] for line in wrapped(f"  {name}", SCREEN, " " * 6)]
-        for term in terms[:_MOST_LINES]:
+        lined, few = _with_a_line(terms)
+        for term in lined[:_MOST_LINES]:
             label = f"    {term.label}" if term.label else f"  {name}"
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
-        if more := terms[_MOST_LINES:]:
-            rows.append([f"    and {count_of(len(more), 'more term')}"])
+        if few:
+            most = max(few, key=lambda term: term.upper or math.inf)
+            rows.append([f"    each of {len(few)} more", shown(most).estimate, "", "", _n(most), *[""] * has_truth])
+        if more := len(terms) - len(few) - len(lined[:_MOST_LINES]):
+            rows.append([f"    and {count_of(more, 'more term')}: --details"])
         if gone := len(every) - len(terms):
             rows.append([f"    {'and ' if terms else ''}{count_of(gone, 'value')} without an estimate"])
         tests[len(rows)] = [*compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
@@ -48,15 +90,33 @@ def table_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
     kept = [place for place in range(len(rows[0])) if not place or any(row[place] for row in full[1:]) or len(full) == 1]
     for place, lines in enumerate(aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows]), 1):
         yield from lines
-        yield from (below for sentence in tests.get(place, ()) for below in indented("", for_terminal(sentence), 4))
+        yield from _below(tests.get(place, ()))
     if len(same) == 1 and (number := same.pop()):
         yield f"  {counted}: {number}"
+
+
+def _with_a_line(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+    """The terms with a line each, of a curve some points only; and those of which only an upper end is known, where many."""
+    few = [term for term in terms if term.upper is not None and term.counts]
+    few = few if len(few) > _FEW_ENDS else []
+    curves = defaultdict[str, list[Term]](list)
+    for term in terms:
+        if point := _POINT.fullmatch(term.label):
+            curves[point[1]].append(term)
+    left_out = [term for curve in curves.values() for term in _between(curve)]
+    return [term for term in terms if term not in few and term not in left_out], few
+
+
+def _between(curve: Sequence[Term]) -> list[Term]:
+    """The points of a curve that have no line, so that the others are as far apart as they can be and the last is one."""
+    every = math.ceil(len(curve) / _POINTS)
+    return [term for place, term in enumerate(reversed(curve)) if place % every]
 
 
 def lines_of_looks(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each first look: what it proposes, and the part of the values outside of that."""
     has_truth = have_truth(documents)
-    rows = [["  statistic", "proposed bounds", "values outside", *["true here"] * has_truth]]
+    rows = [["  statistic", "proposed bounds", "values outside", *[TRUTH] * has_truth]]
     for document in documents:
         terms = {term.term: term for term in terms_of(document)}
         low, high, outside = terms[LOW], terms[HIGH], terms[OUTSIDE]
@@ -75,7 +135,7 @@ def _percent(part: float) -> str:
 def _cells(term: Term) -> list[str]:
     texts = shown(term)
     interval = "" if texts.interval == UNKNOWN else for_terminal(texts.interval)
-    return [for_terminal(texts.estimate), interval, _n(term)]
+    return [for_terminal(texts.estimate), interval, texts.p, _n(term)]
 
 
 def _n(term: Term) -> str:

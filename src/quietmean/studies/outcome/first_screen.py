@@ -30,9 +30,10 @@ from quietmean.core.readable import (
 )
 from quietmean.ledger.account import shared_budget_text
 from quietmean.planning.influence import Checked
+from quietmean.privacy.guesses import guess_text
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.kinds.first_look import FirstLook
-from quietmean.statistics.printed import shown
+from quietmean.statistics.printed import printed_table, shown
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.agreement.first_look import LookBudget, only_looks
@@ -41,9 +42,12 @@ from quietmean.studies.outcome.answer_lines import lines_of_looks, table_lines
 from quietmean.studies.outcome.hidden import and_more, what_is_hidden
 from quietmean.studies.outcome.influence import StudyInfluence
 
+_INTERVALS_APART = "The numbers of the table have privacy noise. Their intervals: --details."
 # So many answers have how far a lie moves them.
 _REACHED = 2
 _PROPOSED = "Within its bounds a mean has about the least error of noise and of values cut."
+# What stands before a line that says more of the one above.
+_GOES_ON = " "
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,12 @@ class Ended:
     @cached_property
     def terms(self) -> list[Term]:
         return [term for document in self.statistics for term in terms_of(document)]
+
+    @property
+    def of_intervals(self) -> list[Term]:
+        """The terms whose intervals a first screen shows: not those of a table that a statistic prints itself."""
+        printed = [document for document in self.statistics if printed_table(_mapping(document.get("summary"))) is None]
+        return [term for document in printed for term in terms_of(document)]
 
     @property
     def hidden(self) -> list[Term]:
@@ -313,7 +323,7 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
     return [
         *_table(truth or end.statistics, end),
         "",
-        *(line for head, text in _below_table(end) for line in indented(head, text, *([] if head else [0]))),
+        *(line for head, text in _below_table(end, end.of_intervals) for line in indented(head, text, *([] if head else [0]))),
         *always_lines(end),
     ]
 
@@ -344,18 +354,23 @@ def screen_of_answers(documents: Sequence[Mapping[str, Any]]) -> tuple[list[str]
 def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a first screen says below its table, each with the word that it begins with: for a notebook."""
     end = Ended(receipt)
-    return [*_below_table(end), *((fact.key, fact.text) for fact in facts_that_hold(ALWAYS, end))]
+    return [*_below_table(end, end.terms), *((fact.key, fact.text) for fact in facts_that_hold(ALWAYS, end))]
 
 
-def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
+def _below_table(end: Ended, shown_terms: Sequence[Term]) -> Iterator[tuple[str, str]]:
     looks = [document["name"] for document in end.statistics if document.get("kind") == FirstLook.name]
     if looks:
         yield "", _PROPOSED
+    about = end.terms if any(term.these_records for term in end.terms) else shown_terms
     # Nobody's answers have no interval that means anything.
-    yield from (("", text) for text in about_intervals([] if end.nobodys else [t for t in end.terms if t.name not in looks]))
+    yield from (("", text) for text in about_intervals([] if end.nobodys else [t for t in about if t.name not in looks]))
+    if len(shown_terms) < len(end.terms):
+        yield "", _INTERVALS_APART
     if only_looks(end.statistics) and (budget := LookBudget.of_result(end.result)) is not None:
         yield "Budget", budget.left
     yield "Privacy", privacy_of(end)
+    if means := privacy_means(end):
+        yield _GOES_ON, means
     if times := end.result.get("over_gaussian"):
         yield "Cost", shared_budget_text(float(times))
     yield "Protocol", _protocol(end)
@@ -396,6 +411,14 @@ def privacy_of(end: Ended) -> str:
     return phrase("no bound, neither guaranteed nor realised")
 
 
+def privacy_means(end: Ended) -> str:
+    """What the epsilon of :func:`privacy_of` means for who knows none; "" where there is no epsilon."""
+    epsilon = end.promised if math.isfinite(end.promised) else end.spent
+    if end.bare or end.nats or not math.isfinite(epsilon):
+        return ""
+    return guess_text(epsilon, float(end.result.get("delta", 0)), phrase(end.unit))
+
+
 def _protocol(end: Ended) -> str:
     trust, over = end.certificate.get("trust"), end.result.get("over_curator")
     name = f"{end.receipt.get('protocol', '')}{f', {trust}' if trust else ''}."
@@ -409,7 +432,7 @@ def _checked(end: Ended) -> tuple[str, str]:
     if end.committee:
         whose = phrase("{whose} contributors", whose=end.whose)
     if how in (Checked.EACH_RELEASE, Checked.EACH_CONTRIBUTION):
-        return "Checked", phrase("{whose}, each within its bounds. Not checked: if values are true.", whose=whose)
+        return "Checked", phrase("{whose}, each within bounds. Not checked: if values are true.", whose=whose)
     if by.get("lies_excluded"):
         return "Checked", phrase("{whose}. Not checked: whether values are true.", whose=whose)
     if how == Checked.RESULT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
 
@@ -24,6 +24,7 @@ from quietmean.core.readable import (
 )
 from quietmean.ledger.account import over_gaussian, shared_budget_text
 from quietmean.privacy.analysis import WORTHLESS
+from quietmean.privacy.guesses import guess_text
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
 from quietmean.statistics import Workload
@@ -33,8 +34,8 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party.agreement import Agreement
 
-# Where the text of a row begins.
-_ROW = 13
+# Where the text of a row begins; so many lines stand above what is marked; and the row of what the costs mean.
+_ROW, _LINES, _MEANS = 13, 10, "means"
 # Names that are longer than this together are counted instead.
 _NAMES, _IN_SENTENCE = 24, 16
 # So much of a key is shown where a party has no name.
@@ -84,7 +85,12 @@ class FirstScreen:
     def of(cls, agreed: Agreement, own: OwnData = NOTHING_OWN, compared: Collection[str] = (), code: str = "") -> FirstScreen:
         """The screen of one party. ``compared``: with whom it compared the safety ``code``."""
         always = _together(own.marked_with(always_facts(agreed, compared)))
-        return cls(_title(agreed), tuple(_rows(agreed, own)), always, code)
+        screen = cls(_title(agreed), tuple(_rows(agreed, own)), always, code)
+        # It says the costs once more, in other words: the first to go.
+        return screen if len(screen.lines()) <= _LINES else replace(screen, rows=screen._without(_MEANS))
+
+    def _without(self, key: str) -> tuple[ShortFact, ...]:
+        return tuple(row for row in self.rows if row.key != key)
 
     @property
     def answer(self) -> str:
@@ -324,6 +330,7 @@ def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
         ShortFact("uses", _uses(agreed, own)),
         *bounds_of(agreed.study),
         ShortFact("costs", f"{_costs(agreed)}{own.left}"),
+        *([ShortFact(_MEANS, means)] if (means := _means(agreed)) else []),
         ShortFact("against", f"{_against(agreed)}{_if_all(agreed)}"),
     ]
     terms = _committee(agreed)
@@ -386,13 +393,20 @@ def _costs(agreed: Agreement) -> str:
     return f"epsilon {epsilon_shown(agreed.epsilon_a_priori)} {per}{others}"
 
 
+def _means(agreed: Agreement) -> str:
+    """What the epsilon means for who knows none; "" where none is promised."""
+    if not _is_private(agreed) or agreed.target.nats is not None or _unpromised(agreed):
+        return ""
+    return guess_text(agreed.epsilon_a_priori, agreed.target.delta, str(agreed.target.unit))
+
+
 def _against(agreed: Agreement) -> str:
     """Who may collude."""
     terms, colluding, others = _committee(agreed), agreed.target.colluding, len(agreed.parties) - 1
     if terms is not None:
-        return f"{terms.colluding} of the {terms.members} members, with all other contributors"
+        return f"any {terms.colluding} of the {terms.members} members and all other contributors together"
     if not colluding:
-        return "outsiders who see the answer, and no site"
+        return "those who see the answer"
     who = "the other site" if others == 1 else f"{colluding} of the other {others} sites"
     return f"{who}, never {_names(_trusted(agreed), _parties)}" if _trusted(agreed) else who
 
@@ -414,10 +428,10 @@ def _shown(agreed: Agreement, own: OwnData) -> str:
     units = phrase("people") if _of_persons(agreed) else phrase("records")
     if agreed.contributes:
         if not unit.within_party or _hides_count(agreed):
-            return phrase("that you contributed, when, the size of the file")
+            return phrase("that and when you contributed, the size of the file")
         if _committee(agreed) is not None:
-            return phrase("that you contributed, when, your weight, the size of the file")
-        return phrase("that you contributed, when, your number of {units}, the size of the file", units=units)
+            return phrase("that and when you contributed, your weight, the size of the file")
+        return phrase("that and when you contributed, your number of {units}, file size", units=units)
     if not unit.within_party:
         return phrase("that {name} takes part", name=name)
     if _hides_count(agreed):
