@@ -1,27 +1,39 @@
-"""How often the plan names the better noise, Gaussian or Laplace, of drawn studies: by errors of executions that are simulated.
+"""How often the plan names what is better, of drawn studies: by errors of executions that are simulated.
+
+Of noise it is Gaussian or Laplace; of regressions one release or rounds.
 
 Each study is drawn from its seed: parties, colluding and dropouts, epsilon, delta, protocol and questions. Planned are both kinds
 of noise; the one that a plan's sentence calls smaller is right if its simulated error, of the noise in all coordinates, is
 smaller too. Errors that differ by less than their own sampling errors decide nothing: these are ties, counted as neither.
 
+Of a regression the error is that of its first term from that of a large population, with sampling: the root mean square over
+executions, infinite where half of them are hidden. Records are normal within bounds of 3 to 30 standard deviations, whose spread
+the study states, and effects are not stated in one study of two.
+
     python tools/planner_choice.py [STUDIES] [SEED]
+    python tools/planner_choice.py --regressions [STUDIES] [SEED]
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
+from quietmean.core.lazy import fitted_instead
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.plan import Plan
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.statistics.estimates import Estimates
 from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.outcome.forecast import Forecast
 
 LEVELS = {name: [f"{name}{number}" for number in range(count)] for name, count in (("a", 2), ("b", 3), ("c", 8), ("d", 20))}
 COLUMNS: list[dict[str, Any]] = [
@@ -102,6 +114,136 @@ def found(seed: int) -> Found | None:
     return Found((planned[0], planned[1]), (simulated[0], simulated[1]))
 
 
+# Executions of a regression, the records of a population, the fewest of a study, and the most.
+_EXECUTIONS, _POPULATION, _FEWEST, _MOST = 60, 100_000, 1000, 10_000
+
+
+@dataclass(frozen=True)
+class Regressed:
+    """A drawn regression: its study with the ``formula``, the ``records`` of each of them, and whose they are."""
+
+    fields: dict[str, Any]
+    formula: str
+    records: int
+    parties: int
+    population: Array
+
+    @property
+    def is_logistic(self) -> bool:
+        return str(self.fields["statistic"][0]["kind"]) == "logistic-regression"
+
+
+def drawn_regression(seed: int) -> Regressed:
+    """A regression of up to three numbers and a level, with bounds of 3 to 30 standard deviations."""
+    rng = np.random.default_rng((20_711, seed))
+    logistic, covariates = bool(rng.integers(2)), int(rng.integers(1, 4))
+    columns, values, effect, stated = list[dict[str, Any]](), list[Array](), np.zeros(_POPULATION), dict[str, float]()
+
+    def number(name: str, at: Array | None = None) -> Array:
+        spread, width = float(np.exp(rng.uniform(-2, 4))), float(np.exp(rng.uniform(np.log(3), np.log(30))))
+        low = -spread * width * rng.uniform(0.35, 0.65)
+        value = spread * (rng.standard_normal(_POPULATION) if at is None else at)
+        columns.append({"name": name, "low": low, "high": low + spread * width, "guess": [0.0, spread]})
+        return np.clip(value, low, low + spread * width)
+
+    for place in range(covariates):
+        own = float(rng.uniform(-0.6, 0.6)) / math.sqrt(covariates)
+        if rng.random() < 0.3:
+            columns.append({"name": f"x{place}", "levels": ["a", "b"]})
+            value = rng.integers(0, 2, _POPULATION).astype(float)
+            effect += own * (2 * value - 1)
+            stated[f"x{place}"] = 2 * own
+        else:
+            value = number(f"x{place}")
+            spread = columns[-1]["guess"][1]
+            effect += own * value / spread
+            stated[f"x{place}"] = own / spread
+        values.append(value)
+    if logistic:
+        part = float(rng.uniform(0.1, 0.5))
+        columns.append({"name": "y", "boolean": True, "guess": [1 - part, part]})
+        constant = float(np.log(part / (1 - part)))
+        outcome = (rng.random(_POPULATION) < 1 / (1 + np.exp(-constant - effect))).astype(float)
+    else:
+        rest = math.sqrt(max(1 - float(effect.var()), 0.1))
+        outcome = number("y", effect + rest * rng.standard_normal(_POPULATION))
+        stated = {name: own * columns[-1]["guess"][1] for name, own in stated.items()}
+    formula = f"y ~ {' + '.join(f'x{place}' for place in range(covariates))}"
+    kind = "logistic-regression" if logistic else "linear-regression"
+    expect = {"expect": stated} if rng.integers(2) else {}
+    fields = {
+        "name": "s",
+        "epsilon": float(np.round(np.exp(rng.uniform(np.log(0.5), np.log(8))), 2)),
+        "delta": 1e-6,
+        "protocol": str(rng.choice(PROTOCOLS)),
+        "column": columns,
+        "statistic": [{"kind": kind, "formula": formula, **expect}],
+    }
+    records = int(np.exp(rng.uniform(np.log(_FEWEST), np.log(_MOST))))
+    return Regressed(fields, formula, records, int(rng.integers(6, 31)), np.column_stack([*values, outcome]))
+
+
+def of_population(one: Regressed) -> Array:
+    """Least squares, or maximum likelihood, of the population: the constant and a coefficient for each covariate."""
+    design, outcome = np.column_stack([np.ones(_POPULATION), one.population[:, :-1]]), one.population[:, -1]
+    if not one.is_logistic:
+        return np.asarray(np.linalg.lstsq(design, outcome, rcond=None)[0])
+    scale = design.std(axis=0) + (design.std(axis=0) == 0)
+    design, found = design / scale, np.zeros(design.shape[1])
+    for _ in range(30):
+        part = 1 / (1 + np.exp(-design @ found))
+        found += np.linalg.solve((design * (part * (1 - part))[:, None]).T @ design, design.T @ (outcome - part))
+    return np.asarray(found / scale)
+
+
+def error_of_answers(answers: Iterable[Estimates], place: int, truth: float) -> float:
+    """The root mean squared error of those that are shown; infinite where half are not."""
+    off = np.array([estimates.value[place] - truth for estimates in answers])
+    there = np.isfinite(off)
+    return float(np.sqrt(np.mean(off[there] ** 2))) if 2 * there.sum() > len(off) else math.inf
+
+
+def found_regression(seed: int) -> Found | None:
+    """What the plan and the executions of a drawn regression say; None where only one of both can be asked."""
+    one = drawn_regression(seed)
+    terms = StudyTerms.parse(one.fields)
+    forecast = Forecast(terms, terms.plan(one.parties), float(one.records))
+    if not forecast.choices:
+        return None
+    (choice,), (statistic,) = forecast.choices, terms.workload.statistics
+    expectation, rng = forecast.expectation, np.random.default_rng((7, seed))
+    estimates = next(expectation.answers(statistic, 0.25, 1.0, 1.0, 1))
+    place = estimates.terms.index(expectation.drawn(statistic, studies=12).term)
+    truth = float(of_population(one)[place])
+    rounds = fitted_instead(terms, statistic, one.parties, float(one.records))
+    noise, n = forecast.noise / one.records, one.records
+    uniform, released, fitted = np.full((1, n), 1 / n), list[Estimates](), list[Estimates]()
+    for _ in range(_EXECUTIONS):
+        records = one.population[rng.integers(_POPULATION, size=n)]
+        mean = terms.workload.sums(records, uniform[0], step=forecast.plan.value_step)
+        mean = mean + noise * rng.standard_normal(mean.shape)
+        with np.errstate(all="ignore"):
+            (answer,) = terms.workload.decode(mean, noise, float(n), step=forecast.plan.value_step)
+        released.append(answer.estimates)
+        added = rng.standard_normal((1, rounds.model.rounds, rounds.model.dimension_for(one.parties)))
+        fitted += [fit.coefficients for fit in rounds.model.drawn_fits([records], uniform, rounds.noise / n, float(n), added)]
+    simulated = error_of_answers(released, place, truth), error_of_answers(fitted, place, truth)
+    return Found(choice.errors, simulated)
+
+
+def regressions(studies: int = 500, first: int = 0) -> None:
+    """Print how often a plan names the better question, of so many drawn regressions from a seed on."""
+    known = [one for seed in range(first, first + studies) if (one := found_regression(seed)) is not None]
+    # Two standard errors of a ratio of two such errors, or 10 %.
+    tie = max(math.log(1.1), 2 * math.sqrt(1 / _EXECUTIONS))
+    hidden = [one for one in known if math.isinf(min(one.simulated))]
+    decided = [one for one in known if one not in hidden and max(one.simulated) > math.exp(tie) * min(one.simulated)]
+    right, rounds = sum(one.right for one in decided), sum(one.simulated[1] < one.simulated[0] for one in decided)
+    print(f"seeds {first} to {first + studies - 1}: {len(known)} regressions, {len(hidden)} hidden in both ways")
+    print(f"{len(decided)} differ by more than {math.expm1(tie):.0%}; rounds are better in {rounds} of these")
+    print(f"the plan is right in {right / len(decided):.1%} ({right})")
+
+
 def main(studies: int = 500, first: int = 0) -> None:
     """Print the shares of so many studies from a seed on."""
     known = [one for seed in range(first, first + studies) if (one := found(seed)) is not None]
@@ -115,4 +257,7 @@ def main(studies: int = 500, first: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    if sys.argv[1:2] == ["--regressions"]:
+        regressions(*map(int, sys.argv[2:4]))
+    else:
+        main(*map(int, sys.argv[1:3]))

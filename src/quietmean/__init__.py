@@ -132,5 +132,6 @@ def __dir__() -> list[str]:
 # Methods of values in layers below.
 lazy.calibrate.provide("planning.calibrate", "calibrate")
 lazy.simulate.provide("simulation", "simulate")
+lazy.fitted_instead.provide("learning.models.drawn", "fitted_instead")
 lazy.fitted_studies.provide("learning.models.drawn", "fitted_studies")
 lazy.model_parameters.provide("learning.models.glm", "model_parameters")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
-from quietmean.studies.outcome import forecast
 from support.programs import ROOT, module_of
 
 tool = module_of("tools", "model_bars")
@@ -37,11 +36,6 @@ def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:
     asked = [(one.data, one.formula, term) for one in tool.SLOPES for term in [*one.columns][1:]]
     found = sorted(tuple(row[:4]) for row in rows(slopes, 3))
     assert found == sorted((*one, f"{epsilon:g}") for one in asked for epsilon in tool.EPSILONS)
-    # As plans say it, of the sets before those that nothing was chosen by.
-    named = {one.data for one in tool.SLOPES[:-5]}
-    errors = [(row[0], float(row[4])) for row in rows(slopes, 3) if row[0] in named and row[3] == "1"]
-    above = {data for data, error in errors if error > forecast._BY_ROUNDS}
-    assert f"{len(named - above)} of {len(named)} data sets" == forecast._ON
     drawn = [(tool.case_text(one), one.data) for one in tool.CASES]
     assert [tuple(row[:4]) for row in rows(cases, 2)] == [(*one, *own) for one in drawn for own in settings]
 

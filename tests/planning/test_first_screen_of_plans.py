@@ -87,33 +87,6 @@ def test_details_have_what_the_first_screen_leaves_out(shown: Shown) -> None:
     assert [fact for fact in facts if " ".join(fact.split()) not in text] == []
 
 
-SLOPE = (
-    STUDY
-    + """
-guess = [50, 12]
-[[column]]
-name = "weight"
-low = 0.0
-high = 500.0
-guess = [75, 15]
-[[statistic]]
-kind = "linear-regression"
-formula = "weight ~ age"
-"""
-)
-
-
-@pytest.mark.parametrize(("records", "said"), [("10000", True), ("1000", False)])
-def test_details_say_where_rounds_have_a_smaller_error(shown: Shown, tmp_path: Path, records: str, said: bool) -> None:
-    """Only with as much as they were measured with."""
-    (tmp_path / "study.toml").write_text(SLOPE)
-    line = ("--study", "study.toml", "--parties", "12", "--records", records)
-    first, details = (" ".join(" ".join(shown(*line, *more)).split()) for more in ((), ("--details",)))
-    assert "Rounds had less" not in first
-    call = 'quietmean.learning.GeneralizedLinearModel("weight ~ age", columns, family="gaussian", epsilon=1, delta=1e-06)'
-    assert (f"Rounds had less on 8 of 11 data sets: {call}" in details) == said, details
-
-
 def test_a_study_says_its_interval_and_what_another_needs(shown: Shown) -> None:
     line = ("--study", "study.toml", "--parties", "12", "--records", "5000", "--width", "2")
     lines = shown(*line)

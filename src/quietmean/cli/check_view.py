@@ -126,11 +126,11 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
 
 def expected_finding(forecast: Forecast) -> Finding:
     """How wide the intervals will be."""
-    if not (found := Finding.of("expected", lambda: "; ".join(forecast.sentences()))).passed:
+    if not (found := Finding.of("expected", lambda: "; ".join([*forecast.sentences(), *forecast.compared]))).passed:
         return found
     good = [line for line in forecast.lines() if not line.startswith("! ")]
     short = f"expected {some_of(good, 2)}" if good else None
-    return replace(found, short=short, doubts=[f"expected {lost}" for lost in forecast.lost])
+    return replace(found, short=short, doubts=[f"expected {doubt}" for doubt in (*forecast.lost, *forecast.better)])
 
 
 def beside_this_clock(seconds: float, digits: int = 0) -> str:

@@ -81,6 +81,7 @@ class Provided:
 
 calibrate = Provided()
 simulate = Provided()
+fitted_instead = Provided()
 fitted_studies = Provided()
 model_parameters = Provided()
 
@@ -89,6 +90,7 @@ __all__ = [
     "csgraph",
     "feather",
     "figures",
+    "fitted_instead",
     "fitted_studies",
     "ipc",
     "linalg",

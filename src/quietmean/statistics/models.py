@@ -153,6 +153,12 @@ def asked_by_rounds(text: str) -> str:
     return f"glm({formula.strip()}, family={family})" if all(field_of(part) == "robust" for part in more) else ""
 
 
+def asked_in_one_release(asked: Mapping[str, Any]) -> str:
+    """The question of the regression of one release that answers what a model by rounds asks; "" where none does."""
+    kinds = [kind for kind, family in _FAMILIES.items() if family == asked.get("family")]
+    return f"{kinds[0]}({asked[FORMULA]})" if kinds and not asked.get("exposure") else ""
+
+
 def by_rounds(kind: str) -> InputError:
     """The error of a model where a statistic of one release belongs."""
     return InputError(

@@ -202,6 +202,11 @@ class ModelByRounds:
         return 0.0
 
     @property
+    def epsilon_of_all(self) -> float:
+        """What all rounds together may cost."""
+        return float(self._budget["epsilon"])
+
+    @property
     def text(self) -> str:
         """The question that this model answers, without the domains of its columns."""
         return model_text({"kind": self.kind, **self.describe(), "rounds": self.rounds})

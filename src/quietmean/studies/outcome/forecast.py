@@ -17,12 +17,13 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols.mechanism import is_private
 from quietmean.statistics.allocation import USUAL_SPREAD
+from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.drawn_studies import SPREADS, DrawnStudies, Expected, PlannedQuestion
 from quietmean.statistics.expectation import RATIO, Expectation, best_bins
 from quietmean.statistics.features.table import cut_evenly
 from quietmean.statistics.kinds.counts import Histogram
-from quietmean.statistics.kinds.linear_regression import LinearRegression
-from quietmean.statistics.models import ModelQuestion
+from quietmean.statistics.models import ModelQuestion, asked_in_one_release
+from quietmean.statistics.registry import read_text
 from quietmean.statistics.scenario import effects_in
 from quietmean.statistics.simulated import Simulated, reach_text
 from quietmean.studies.agreement.any_study import AnyStudy
@@ -30,6 +31,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
 from quietmean.studies.outcome.needed import Needed, of_this_size, round_up, short_number
+from quietmean.studies.outcome.one_or_rounds import OneOrRounds, compared
 
 # A larger budget is none that anybody should be advised to take, and a smaller one says nothing.
 _LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 100.0
@@ -38,9 +40,6 @@ _ENOUGH_DIGITS = 1.01
 _TRIES, _A_LITTLE_MORE, _MOST_PLANNED, _FURTHER = 8, 1.1, 2000, 4
 _STUDIES = 50
 _WORTH_SAYING = 0.02
-# Least squares by rounds, where it was measured: with so many records, epsilon and delta its error was at most so many times that
-# of pooled data, on so many of the data sets. The noise of both goes with the square root of the records, times the budget.
-_MEASURED, _BY_ROUNDS, _ON = (10_000, 1.0, 1e-6), 2.5, "8 of 11 data sets"
 
 
 def noise_of_total(plan: Plan) -> float:
@@ -110,22 +109,55 @@ class Forecast:
         """The statistics whose first answers noise would hide, with what would do, a sentence each."""
         return list(dict.fromkeys(self._hopeless(term) for term in self.expected if term.hopeless))
 
+    @cached_property
+    def choices(self) -> list[OneOrRounds]:
+        """Whether one release or rounds have the smaller error, of each regression that both can answer."""
+        study, expectation = self.study, self.expectation
+        if isinstance(study, SessionStudy):
+            one = self._in_one_release
+            return [] if one is None else [replace(each, by_rounds=study.model) for each in one.choices]
+        if not isinstance(expectation, Expectation):
+            return []
+        asked = [statistic for statistic in study.workload.statistics if isinstance(statistic, Regression)]
+        each = [compared(study, statistic, expectation, self.parties) for statistic in asked]
+        return [choice for choice in each if choice is not None]
+
+    @cached_property
+    def _in_one_release(self) -> Forecast | None:
+        """The regression of one release that asks what a model does; None where there is none."""
+        study = self.study
+        question = asked_in_one_release(study.purpose) if isinstance(study, SessionStudy) else ""
+        if not question:
+            return None
+        alike = {"name", "epsilon", "delta", "colluding", "dropouts", "protocol", "options"}
+        columns = study.purpose["columns"] if isinstance(study, SessionStudy) else []
+        try:
+            fields = {"column": columns, "statistic": [read_text(question)], **study.model_dump(include=alike)}
+            asked = StudyTerms.parse(fields)
+            return Forecast(asked, asked.plan(self.parties), self.records, self.studies)
+        except InputError:
+            return None
+
     @property
-    def by_rounds(self) -> list[str]:
-        """The linear regressions whose error is above what rounds had where they were measured, a sentence each with the call."""
-        target, (records, epsilon, delta) = self.plan.target, _MEASURED
-        if target.nats is not None or self.study.unit != PrivacyUnit.RECORD or self.study.about_these_records:
-            return []
-        if mu_of_budget(target.epsilon, target.delta) * math.sqrt(self.drawn) < mu_of_budget(epsilon, delta) * math.sqrt(records):
-            return []
-        return [
-            f"{term.statistic.text}: one release has more than {_BY_ROUNDS} times the error of pooled data. "
-            f"Rounds had less on {_ON}: "
-            f'quietmean.learning.GeneralizedLinearModel("{term.statistic.formula}", columns, family="gaussian", '
-            f"epsilon={target.epsilon:g}, delta={target.delta:g})"
-            for term in self.expected
-            if isinstance(term.statistic, LinearRegression) and (term.hopeless or math.hypot(1, term.ratio[0]) > _BY_ROUNDS)
-        ]
+    def instead(self) -> dict[str, str]:
+        """The question to type in place of one that is asked, where that has a smaller error."""
+        return {asked: choice.better for asked, choice in self._asked_choices if choice.better not in ("", asked)}
+
+    @property
+    def better(self) -> list[str]:
+        """The questions to type that have a smaller error, in place of those that are asked, a sentence each."""
+        return [choice.sentence(asked) for asked, choice in self._asked_choices if asked in self.instead]
+
+    @property
+    def compared(self) -> list[str]:
+        """How one release and rounds compare, whichever is better, a sentence each."""
+        return [choice.sentence(asked) for asked, choice in self._asked_choices]
+
+    @property
+    def _asked_choices(self) -> list[tuple[str, OneOrRounds]]:
+        """The choices by the question that is asked."""
+        by_rounds = isinstance(self.study, SessionStudy)
+        return [(choice.by_rounds if by_rounds else choice.one, choice) for choice in self.choices]
 
     def lines(self, needed: Sequence[Needed] = ()) -> list[str]:
         """Half of each statistic's interval at the usual spread, and beside it what is ``needed`` for another one."""
@@ -180,8 +212,8 @@ class Forecast:
         if lost:
             wide = named("accept-wide", "True", file="accept_wide = true")
             raise InputError(
-                f"{'; '.join(self._hopeless(term) for term in lost)}. Change the study, or accept intervals wider than what is "
-                f"known already with {wide}."
+                f"{'; '.join([*(self._hopeless(term) for term in lost), *self.better])}. Change the study, or accept intervals "
+                f"wider than what is known already with {wide}."
             )
 
     def _sentence(self, term: Expected) -> str:

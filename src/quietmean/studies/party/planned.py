@@ -158,6 +158,7 @@ class PlannedStudy(TableFile):
             "needed": [remedy.to_json() for remedy in self.needed],
             "influence": None if self.influence is None else self.influence.to_json(),
             **({} if self.proposed is None else {"proposed": self.proposed}),
+            **({"instead": dict(instead)} if self._forecast is not None and (instead := self._forecast.instead) else {}),
         }
 
     def first_screen(self, *, details: bool = False) -> Iterator[str]:
@@ -168,6 +169,8 @@ class PlannedStudy(TableFile):
         yield f"{count_of(target.parties, 'party', 'parties')}{self._of_records}, {plan.protocol.name}{self._in_rounds}"
         if self._forecast is not None:
             yield from (f"  {line}" for line in self._forecast.lines(self.needed))
+            if not details:
+                yield from (f"Better: {sentence}." for sentence in self._forecast.better)
             alone = all(term.population is None for term in self.expected)
             of = "the noise alone" if alone else "sampling and noise, where nothing else is said"
             of = of if any(term.population is None for term in self.expected) else "sampling and noise"
@@ -204,7 +207,7 @@ class PlannedStudy(TableFile):
             yield self.proposed
         if self._forecast is not None:
             yield from self._forecast.sentences()
-            yield from self._forecast.by_rounds
+            yield from self._forecast.compared
         if isinstance(self.study, StudyTerms) and (noise := other_noise(plan, self.study.options)) is not None:
             yield noise
         yield from (remedy.sentence for remedy in self.needed)
@@ -286,7 +289,7 @@ class PlannedStudy(TableFile):
         if self._forecast is None:
             return ["How wide the intervals will be is not known. Give records, how many all parties have together."]
         about = [ABOUT_THESE] if self.study.about_these_records else []
-        return [*about, *self._forecast.lost, *self._forecast.by_rounds, *(remedy.sentence for remedy in self.needed)]
+        return [*about, *self._forecast.lost, *self._forecast.better, *(remedy.sentence for remedy in self.needed)]
 
 
 def _row(expected: Expected) -> dict[str, Any]:
