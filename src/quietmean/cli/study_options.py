@@ -64,7 +64,7 @@ class TargetOptions(PromiseOptions):
         it. Default 1.
     count
         public: every party's number of records is known to all. private: nobody learns it, and one record more or less changes
-        next to nothing.
+        next to nothing. Default public, and private for count(where=...) alone.
     most_records
         With private counts: the largest number of records that a party may have. It is public. Default 20000.
     colluding
@@ -87,7 +87,7 @@ class TargetOptions(PromiseOptions):
     unit: PrivacyUnit = PrivacyUnit.RECORD
     rows: str | None = None
     sites_per_person: int | None = None
-    count: CountVisibility = CountVisibility.PUBLIC
+    count: CountVisibility | None = None
     most_records: int | None = None
     colluding: int | None = None
     dropouts: float = 0.0

@@ -14,6 +14,7 @@ from typing import Any
 from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
+from quietmean.core.noise_law import NoiseKind
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.schema import options_of
 from quietmean.planning.candidates import Candidate, CanWin, Ranking, configured, general_protocols, has_least_error, rank, takes
@@ -27,6 +28,7 @@ from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 # The name that means the choice.
 AUTO = "auto"
 PREFERRED = "packed-sharing"
+_LAPLACE: Mapping[str, Any] = {"noise": NoiseKind.LAPLACE.value}
 # Numbers in the values of all parties together.
 _MOST_NUMBERS = 10**9
 
@@ -68,6 +70,16 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
     ranking = rank(target, configured(others, options), strict=bool(options), domain=domain)
     within_target = _keeping(ranking, against)
     return Choice(within_target[0].plan, _least_error_sentence(within_target, against))
+
+
+def of_one_number(target: Target, domain: InputDomain | None = None) -> Mapping[str, Any]:
+    """The options of a study of one private number: Laplace noise, a third to a half of Gaussian noise, where it can be had."""
+    return _LAPLACE if preferred(target, _LAPLACE, domain, None)[0] is not None else {}
+
+
+def noise_of(plan: Plan) -> Mapping[str, Any]:
+    """The options by which another number of parties has the same kind of noise as a plan that was chosen without any."""
+    return _LAPLACE if getattr(plan.protocol, "noise", None) == _LAPLACE["noise"] else {}
 
 
 def require_epsilon(target: Target) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -103,6 +105,11 @@ class Count(Weighable):
         own = released.tails(feature, weights)
         estimates = Estimates.number(value, error, 0.0, released.weight, own=own, reason=COUNTED, method="linear")
         return replace(estimates, flags=tuple(few(self.text, value, error, float(estimates.of_noise[0, 1]), estimates.terms)))
+
+
+def is_how_many_match(statistics: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all that is asked is of how many records a condition holds, as plain data: whether a study is worth its while."""
+    return len(statistics) == 1 and statistics[0].get("kind") == Count.name and set(statistics[0]) == {"kind", "where"}
 
 
 _USUAL_BINS = 10

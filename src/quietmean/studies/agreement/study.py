@@ -16,7 +16,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
-from quietmean.planning.automatic import AUTO, PREFERRED, Choice, choose
+from quietmean.planning.automatic import AUTO, PREFERRED, Choice, choose, noise_of, of_one_number
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.planning.stated_weights import StatedWeights
@@ -27,7 +27,7 @@ from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, pars
 from quietmean.statistics.allocation import knows_widths, shares_by_widths
 from quietmean.statistics.estimate import THESE_RECORDS
 from quietmean.statistics.formulas import written_out
-from quietmean.statistics.kinds.counts import Proportion
+from quietmean.statistics.kinds.counts import Proportion, is_how_many_match
 from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.persons import Persons
 from quietmean.statistics.question_texts import question_texts
@@ -99,6 +99,7 @@ class StudyTerms(JointTerms):
     def parse(cls, raw: Mapping[str, Any]) -> Self:
         """Read plain data. ``ask``: questions as texts, with the domains of their columns, beside tables or in their place.
 
+        Asked how many match alone, counts are private where nothing says otherwise, as each site's number would tell as much.
         Without epsilon a first look has a tenth of mu^2 of the budget. Raises :class:`InputError` that lists all wrong fields at
         once.
         """
@@ -110,7 +111,10 @@ class StudyTerms(JointTerms):
         if not texts:
             raise InputError("nothing is asked. Write for example mean(age in 0..110), with bounds chosen without the data.")
         columns, statistics = read_questions(texts, raw.get("column", ()))
-        return super().parse(_with_epsilon({**beside, "column": columns, "statistic": [*raw.get("statistic", ()), *statistics]}))
+        statistics = [*raw.get("statistic", ()), *statistics]
+        if "count" not in raw and is_how_many_match(statistics) and raw.get("unit") != PrivacyUnit.PARTY:
+            beside["count"] = CountVisibility.PRIVATE
+        return super().parse(_with_epsilon({**beside, "column": columns, "statistic": statistics}))
 
     @model_validator(mode="before")
     @classmethod
@@ -377,7 +381,9 @@ class StudyTerms(JointTerms):
 
             return Choice(self.placed(calibrate(target, CommitteeSharing())))
         if self.protocol == AUTO:
-            choice = choose(target, self.options, self.workload.domain)
+            alone = self.workload.hides_count and is_how_many_match(self.statistics)
+            options = self.options or (of_one_number(target, self.workload.domain) if alone else {})
+            choice = choose(target, options, self.workload.domain)
             choice = replace(choice, plan=self.placed(choice.plan))
         else:
             protocol = configure(self.protocol, self.options)
@@ -392,7 +398,7 @@ class StudyTerms(JointTerms):
         def planned(parties: int, protocol: str, options: Mapping[str, Any]) -> Plan:
             return self.placed(calibrate(replace(target, parties=parties), configure(protocol, options)))
 
-        return for_quorum(choice, self.minimum_of(target.parties), self.options, planned)
+        return for_quorum(choice, self.minimum_of(target.parties), self.options or noise_of(choice.plan), planned)
 
     def minimum_of(self, parties: int) -> int:
         """With how many of the parties it may start. Raises :class:`InputError` where two results could be made."""
