@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -65,7 +66,8 @@ class RunningDrop:
     def start(cls, study: CommitteeStudy, port: int, folder: Path, options: Sequence[str]) -> RunningDrop:
         places = ["--study", str(study.path), "--listen", f"localhost:{port}", "--folder", str(folder)]
         command = [sys.executable, "-m", "quietmean", "serve", "drop", *places, *options, "--json"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        with folder.with_suffix(".said").open("a") as said:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
         RUNNING.append(process)
         assert process.stdout is not None
         about = json.loads(process.stdout.readline())
@@ -189,6 +191,9 @@ def test_what_comes_late_is_told_so_and_kept_nowhere(tmp_path: Path, free_ports:
         with pytest.raises(InputError, match="the time for contributions to this study is over"):
             day.send(drop, name)
     assert drop.end(signal.SIGTERM) == 0
+    # Its operator was told what follows.
+    said = " ".join(box.with_suffix(".said").read_text().split())
+    assert re.search(r"drop: 0 contributions came until .*, and a result takes 2: members open nothing", said)
     assert all(path.stat().st_size < 1000 for path in box.iterdir())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import math
@@ -319,6 +320,11 @@ def test_a_drop_serves_the_page_in_no_frame_and_answers_pages_from_disks(survey:
     assert (status, content) == (200, survey.page.content)
     assert headers["content-security-policy"].endswith("frame-ancestors 'none'")
     assert "set-cookie" not in headers
+    _, packed, small = answer_of(drop, "GET", "/", b"", **{"accept-encoding": "deflate, gzip;q=1.0, br"})
+    assert gzip.decompress(small) == survey.page.content
+    assert packed["content-security-policy"] == headers["content-security-policy"]
+    assert (packed["content-encoding"], packed["vary"]) == ("gzip", "Accept-Encoding, Origin")
+    assert len(small) < 0.5 * len(content)
     status, _, content = answer_of(drop, "GET", "/health")
     counts = {"contributions": 0, "of": survey.sealed.admitted, "least": 1}
     assert json.loads(content) == {"session": survey.sealed.digest, **counts, "drop": drop.identity.public_key}

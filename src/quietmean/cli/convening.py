@@ -94,6 +94,8 @@ def invite_command(
         lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME" + usual)
         if has_committee(terms):
             lines.append(f"{'Members':10}add --member{of_member}")
+        if vouching_of(invitation) is not None:
+            lines += indented("Registrar", f"quietmean study vouchers {quote(path.name)} --key REGISTRAR.key")
         seal = f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"
         print_lines([*lines, *with_remark(seal, "when all entries have come")])
 

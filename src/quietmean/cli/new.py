@@ -220,12 +220,17 @@ def new_command(
     agreed = terms.committee
     vouchers = 0 if agreed is None or agreed.vouchers is None else agreed.members + agreed.vouchers
     records = 0 if terms.unit == PrivacyUnit.PARTY else terms.records
-    print_lines([*lines, *_next(save, vouchers or terms.minimum, records)])
+    single = agreed is not None and agreed.largest_weight == 1 and agreed.vouchers
+    print_lines([*lines, *_next(save, vouchers or terms.minimum, records, single or 5000)])
 
 
-def _next(path: Path, parties: int | None, records: float | None) -> list[str]:
-    """First how precise it can be: an invitation comes after. ``records``: None where nobody knows how many there are."""
-    plan = f"{NEXT}plan --study {quote(str(path))} --parties {parties or 20}{' --records 5000' if records is None else ''}"
+def _next(path: Path, parties: int | None, records: float | None, such_as: int = 5000) -> list[str]:
+    """First how precise it can be: an invitation comes after.
+
+    ``records``: None where nobody knows how many there are; then as many as ``such_as`` are an example.
+    """
+    example = f" --records {such_as}" if records is None else ""
+    plan = f"{NEXT}plan --study {quote(str(path))} --parties {parties or 20}{example}"
     return [*with_remark(plan, "with your numbers"), f"{THEN}study invite {quote(str(path))}"]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import note, out, progress, warn
+from quietmean.cli.console import err, note, out, progress, warn
 from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
@@ -312,7 +312,7 @@ def drop_command(
     try:
         terms = sealed.study.committee
         drop = Drop(box, session, identity, terms.lists_at, limits, page=served, terms=terms)
-        asyncio.run(serve(DropServer(drop, (host, port), tls, lambda text: note(f"drop: {text}")), ready))
+        asyncio.run(serve(DropServer(drop, (host, port), tls, lambda text: err.print(f"drop: {text}", soft_wrap=True)), ready))
         note(f"drop: ended; {count_of(len(box), 'contribution')} in {folder}")
     finally:
         box.close()

@@ -144,8 +144,12 @@ class Page {
   // After the end, what members published is looked for where this page came from: nobody else is asked.
   async after() {
     show("after");
-    const isOver = Date.now() / 1000 > this.study.listsAt;
-    if (!isOver || new URL(this.address).origin !== location.origin) return;
+    const lists = new Date(this.study.listsAt * 1000);
+    if (new URL(this.address).origin !== location.origin) return;
+    if (Date.now() < lists.getTime()) {
+      at("fate").textContent = `Open this page again on this device after ${local(lists)}. It shows the result then.`;
+      return;
+    }
     const files = await publishedAt(this.address);
     if (files.length) await this.judge(files, true);
     else at("fate").textContent = "The members published nothing here yet.";
