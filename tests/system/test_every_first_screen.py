@@ -76,7 +76,7 @@ OF_MANY_TERMS = ("demo",)
 # At a yes, what must not be missed stands above the answer, and counts besides: tests of these screens bound it.
 AT_A_YES = ("site contract", "site approve", "join")
 # What serves until it is stopped, and a word of what it prints.
-SERVING = {"serve relay": "127.0.0.1", "serve drop": "receipts are by", "site desk": "Ctrl-C"}
+SERVING = {"serve relay": "127.0.0.1", "serve drop": "signs receipts as", "site desk": "Ctrl-C"}
 # The link that lets in is said on standard error, where no file keeps it.
 ON_ERROR = ("site desk",)
 # A party that is not there makes a check end so.

@@ -122,7 +122,7 @@ def test_what_must_not_be_missed_is_on_the_first_screen(name: str, unit: str, co
         assert privacy in usual or not math.isfinite(min(promised, outcome.epsilon))
         epsilon = promised if math.isfinite(promised) else outcome.epsilon
         # Randomised response reaches it.
-        right = re.findall(rf"A 50:50 guess about one {unit} is then right at most (\d+) times in 100\.", usual)
+        right = re.findall(rf"A 50:50 guess about one {unit} is right at most (\d+) times in 100\.", usual)
         least = 100 / (1 + math.exp(-epsilon))
         assert math.isinf(epsilon) or "nearly always" in usual or least <= int(*right) <= least + 1.01
         assert ("50:50" in usual) is math.isfinite(epsilon)

@@ -147,7 +147,6 @@ def accept_command(
             *indented("Keep", f"{path} here: {holds}."),
             *(kept(key) if new_key else ()),
             f"{THEN}verify words {sealed} --key {quote(str(key))}{folder}",
-            *indented("", "It shows the safety code. Compare it by phone with the other parties."),
         ]
     )
 
@@ -343,7 +342,8 @@ def approve_command(
     else:
         about = [ShortFact("for", contract.own.name), ShortFact("data", approval.account)]
         about += [ShortFact("contract", contract.digest), ShortFact("by", owner.public_key)]
-        print_lines([f"{out_} is good until {approval.until}.", *rows(about)])
+        lines = [f"{out_} is good until {approval.until}.", *rows(about)]
+        print_lines([*lines, *indented("Give", f"it to who runs quietmean join, for --approval {out_}.")])
 
 
 def revoke_command(key: str | None = None, *, json: bool = False) -> None:

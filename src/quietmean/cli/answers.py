@@ -189,6 +189,9 @@ def saved_text(paths: Sequence[Path]) -> str:
     first, *others = paths
     stem = first.name.partition(".")[0]
     ends = [path.name.removeprefix(stem) if path.parent == first.parent else near(path) for path in others]
+    # The last two are pages, as a rule.
+    pages = [end.removesuffix(".html") for end in ends[-2:] if end.startswith(".") and end.endswith(".html")]
+    ends = [*ends[:-2], f"{'/'.join(pages)}.html"] if len(pages) > 1 else ends
     return ", ".join([near(first), *ends])
 
 

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from quietmean.studies.party import Payer
     from quietmean.studies.party.session_contract import SessionContract
 
+# Of how many records an interval is expected where no number of them is public.
+_AS_HERE = ", if every site has as many records as this one"
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +298,8 @@ def _look(
     if filled:
         findings.append(Finding("missing", True, f"a missing cell counts as the middle of the bounds: {', '.join(filled)}"))
     findings.append(table_finding(data, files.workload.columns, len(records)))
-    findings.append(expected_finding(files.forecast(plan, records)))
+    known = files.study.public_records(len(files.roster)) is not None
+    findings.append(expected_finding(files.forecast(plan, records), "" if known else _AS_HERE))
     tell_notes(files.owner_notes)
     tell_owner([encoded])
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, fits), *ledger]

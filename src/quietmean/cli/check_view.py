@@ -124,12 +124,12 @@ def ledger_finding(payer: Payer, cost: StudyCost, fits: str, check: Callable[[],
     return Finding("ledger", True, text, short, [] if times is None else [str(shared_budget_text(times))])
 
 
-def expected_finding(forecast: Forecast) -> Finding:
-    """How wide the intervals will be."""
+def expected_finding(forecast: Forecast, assumed: str = "") -> Finding:
+    """How wide the intervals will be. ``assumed``: of how many records, where nobody knows."""
     if not (found := Finding.of("expected", lambda: "; ".join([*forecast.sentences(), *forecast.compared]))).passed:
         return found
     good = [line for line in forecast.lines() if not line.startswith("! ")]
-    short = f"expected {some_of(good, 2)}" if good else None
+    short = f"expected {some_of(good, 2)}{assumed}" if good else None
     return replace(found, short=short, doubts=[f"expected {doubt}" for doubt in (*forecast.lost, *forecast.better)])
 
 

@@ -131,13 +131,29 @@ EXAMPLES = {
     "site status": "quietmean site status --study study.toml",
     "site clean": "quietmean site clean studies --remove studies/stay-north.store",
     "verify receipt": "quietmean verify receipt study-north.receipt.json --colluding 2",
-    "verify attack": "quietmean verify attack receipt.json --target 0 --corrupt 3,4",
+    "verify attack": "quietmean verify attack receipt.json",
     "plan": "quietmean plan --parties 20 --epsilon 1 --delta 1e-6",
     "simulate": "quietmean simulate plan.json --runs 1000",
     "site budget": "quietmean site budget --ledger my.ledger --account wards --budget 1.0 1e-6",
     "site audit": "quietmean site audit verify --against study-north.receipt.json",
     "schema": "quietmean schema result --out result.schema.json",
     "completion": "quietmean completion --install",
+}
+# What a command does in which order, for who types it for the first time.
+HAPPENS = {
+    "run": "Your table is shared out between made-up parties on this machine. They compute with noise, as in a real study. "
+    "You see their answer beside the true value, which only you have.",
+    "accept": "It makes keys for this study. You send the entry to the coordinator, and later get the signed study. No data "
+    "leave.",
+    "check": "It tries all that join needs, and says what is missing. No data leave, and no budget is charged.",
+    "join": "You see what the study asks and costs. Nothing leaves before you type yes. Then it waits for the other sites, "
+    "computes with them and prints the answer. It writes a receipt, from which anybody can check the cost.",
+    "send": "You see what the study asks and costs. After your yes it writes one file. Send that file. You need not stay online.",
+    "site contract": "You see what the study asks, who could learn what, and what it costs. Nothing is sent or charged. You say "
+    "yes later, in join or send.",
+    "site budget": "A budget says how much all studies together may reveal about one record. Each study takes some of it.",
+    "verify attack": "It plays colluding parties against one other on made-up values, many times. It says whether they learn "
+    "more than was promised. No private data are used.",
 }
 # Options that the help of a command shows first; with --all it shows every other one.
 _OF_STUDY = (
@@ -195,8 +211,9 @@ def command_of(tokens: Sequence[str]) -> str | None:
 def epilogue(command: str) -> str:
     """The text below the options."""
     example = f"Example: {EXAMPLES[command]}\n\n" if command in EXAMPLES else ""
+    happens = f"What happens: {HAPPENS[command]}\n\n" if command in HAPPENS else ""
     more = f"All options: quietmean {command} --help --all. " if command in FIRST_OPTIONS else ""
-    return f"{example}{more}{_COMMON}\n\n{_CODES}"
+    return f"{example}{happens}{more}{_COMMON}\n\n{_CODES}"
 
 
 # Folders of runs are named so, with the time behind it.

@@ -195,7 +195,7 @@ def vouchers_command(
         else "each back. It goes beside its key, as NAME.voucher beside NAME.key."
     )
     made = f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}."
-    facts = [ShortFact("by", registrar.public_key), ShortFact("for", invitation_terms.digest)]
+    facts = [ShortFact("registrar", registrar.public_key), ShortFact("invitation", invitation_terms.digest)]
     facts += [ShortFact("links", str(place / "links.csv"))] if links else []
     print_lines([made, *rows(facts), *indented("Hand", to)])
 
@@ -344,7 +344,7 @@ def show(document: dict[str, Any], details: bool = False, *, sealing: bool = Fal
     parties = document["parties"]
     facts = [
         ShortFact("code", document["words"]),
-        ShortFact("the same", document["characters"]),
+        ShortFact("or", document["characters"]),
         ShortFact("by", document["convener"]),
     ]
     if len(parties) <= _MOST_KEYS or details:
@@ -446,4 +446,4 @@ def start_command(
         print_json({"asked": str(request)})
     else:
         said = f"{files.name} starts study {files.terms.name!r} as soon as enough parties are connected."
-        print_lines([said, *rows([ShortFact("asked", str(request))])])
+        print_lines([said, *rows([ShortFact("through", f"{request}, which its running join reads")])])

@@ -70,7 +70,7 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
     whole = "the one that this version makes, and signed." if there else "for any browser."
     said = f"{page} is the page of {sealed.study.name!r}, {whole}"
     signer = f"the coordinator, in {place_of(page)}"
-    facts = [("sha256", made.digest), ("signed by", signer), ("for", sealed.digest), ("sends to", drop)]
+    facts = [("sha256", made.digest), ("signed by", signer), ("study", sealed.digest), ("sends to", drop)]
     next_lines = [] if there else [*_next(study, drop, page), *indented("Count", _counting(sealed, drop))]
     print_lines([said, *rows([ShortFact(*fact) for fact in facts]), *next_lines])
 

@@ -186,6 +186,8 @@ def _first_screen(account: Account, twins: Sequence[str], *, alone: bool) -> Ite
     if account.charged_additive_delta > _WORTH_SAYING * budget.additive_delta:
         kept = f"{account.charged_additive_delta:.2g} of {budget.additive_delta:.2g} kept for rare events is used."
         yield from marked("DELTA", kept)
+    if alone and not account.entries:
+        yield "Each study takes some of it. With nothing left, these data are in no more studies."
     if not (alone and account.entries):
         return
     latest = account.entries[-_LATEST:]

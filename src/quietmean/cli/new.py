@@ -231,7 +231,9 @@ def _next(path: Path, parties: int | None, records: float | None, such_as: int =
     """
     example = f" --records {such_as}" if records is None else ""
     plan = f"{NEXT}plan --study {quote(str(path))} --parties {parties or 20}{example}"
-    return [*with_remark(plan, "with your numbers"), f"{THEN}study invite {quote(str(path))}"]
+    made_up = [*["20 parties"] * (not parties), *[f"{such_as} records"] * (records is None)]
+    lines = with_remark(plan, f"{' and '.join(made_up)} stand for your own numbers") if made_up else [plan]
+    return [*lines, f"{THEN}study invite {quote(str(path))}"]
 
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:

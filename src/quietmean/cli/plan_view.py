@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from quietmean.cli.console import out, print_lines, whole_words
-from quietmean.cli.screens import NEXT
+from quietmean.cli.screens import NEXT, with_remark
 from quietmean.core.readable import (
     SCREEN,
     bound_text,
@@ -54,14 +54,15 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None =
         "",
         *_below(answer, rows, kept, named),
         *([] if details else [f"{_left_out(rows, kept)}: --details"]),
-        f"{NEXT}{_with_data(answer['target']['parties']) if saved is None else f'simulate {quote(str(saved))}'}",
+        *(_with_data(answer["target"]["parties"]) if saved is None else [f"{NEXT}simulate {quote(str(saved))}"]),
     ]
 
 
-def _with_data(parties: int) -> str:
+def _with_data(parties: int) -> list[str]:
     """How to plan a study of one's own; where there is none yet how to write it, which leads to its plan."""
-    plan = f"plan --study {_STUDY} --parties {parties:d} --records 5000"
-    return plan if _STUDY.exists() else 'study new "mean(age in 0..110)"'
+    if _STUDY.exists():
+        return [f"{NEXT}plan --study {_STUDY} --parties {parties:d} --records 5000"]
+    return with_remark(f'{NEXT}study new "mean(age in 0..110)"', "or your own question")
 
 
 class Row(NamedTuple):
@@ -133,9 +134,9 @@ def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
 
 def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], named: bool) -> Iterator[str]:
     chosen = answer["candidates"][answer["chosen"]]
-    error = "least error: typical" if named else "chosen. Typical error"
-    yield f"* {error} of a mean where each party has {answer['domain'].replace('1 coordinate', 'one number')}."
-    yield "  Where records are protected, and parties have many, it is far smaller."
+    has = answer["domain"].replace("1 coordinate", "one number")
+    yield f"* {'Least error' if named else 'Chosen'}. The error is how far the mean of all parties typically is off."
+    yield f"  Here each party has {has}. With more records it is smaller."
     if "gate" in chosen["certificate"]:
         yield f"  {chosen['protocol']}: {chosen['certificate']['gate']}"
     yield from answer.get("instead", ())

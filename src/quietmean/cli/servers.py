@@ -307,7 +307,7 @@ def drop_command(
     def ready() -> None:
         where, stored = shown_entrance(host, port), f"{count_of(len(box), 'contribution')} in {folder}"
         about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
-        tell_listening(json, about, f"drop: listening on {where}, with {stored}; receipts are by {identity.public_key}")
+        tell_listening(json, about, f"drop: listening on {where}, with {stored}; it signs receipts as {identity.public_key}")
 
     try:
         terms = sealed.study.committee

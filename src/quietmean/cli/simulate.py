@@ -295,8 +295,8 @@ class TrialOptions:
 def attack_command(
     execution: Path | None = None,
     *,
-    target: str,
-    corrupt: str = "",
+    target: str | None = None,
+    corrupt: str | None = None,
     observed: Path | None = None,
     how: TrialOptions = TrialOptions(),
     delta: float | None = None,
@@ -313,9 +313,9 @@ def attack_command(
     execution
         A receipt or execution file (JSON). Default: the receipt of the newest run in this folder.
     target
-        The party under attack, by its name in the receipt or its number from 0.
+        The party under attack, by its name in the receipt or its number from 0. Default: the first party.
     corrupt
-        Parties that collude, such as north,east or 0,4,7. Default none.
+        Parties that collude, such as north,east or 0,4,7. Default: the first others, as many as the promise counts with.
     observed
         JSON file with the intercepted messages: a list of [party, round].
     delta
@@ -326,11 +326,15 @@ def attack_command(
         One JSON document on standard output.
     """
     raw = read_json(execution_or_newest(execution), FileKind.RECEIPT, FileKind.SESSION_RECEIPT)
-    hinted = Hints.of(raw).delta
+    hints = Hints.of(raw)
     happened = Execution.from_json(raw)
     read = happened.eavesdropper.observed if observed is None else read_observations(observed)
     names = names_in(raw)
-    adversary, attacked = Adversary(parse_parties(corrupt, names), read), parse_party(target, names)
+    named = frozenset[PartyId]() if corrupt is None else parse_parties(corrupt, names)
+    able = [party for party in range(happened.parties) if party not in happened.protocol.traits.trusted]
+    attacked = next(party for party in able if party not in named) if target is None else parse_party(target, names)
+    others = [party for party in able if party != attacked]
+    adversary = Adversary(named if corrupt is not None else frozenset(others[: hints.colluding or 0]), read)
     began = time.monotonic()
     with progress(f"attacking {party_text(attacked, names)}"):
         result = attack(
@@ -340,7 +344,7 @@ def attack_command(
             trials=how.trials,
             seed=how.seed,
             workers=how.workers,
-            delta=next(stated for stated in (delta, hinted, DELTA) if stated is not None),
+            delta=next(stated for stated in (delta, hints.delta, DELTA) if stated is not None),
         )
     if json:
         print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})
@@ -357,7 +361,7 @@ def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], 
     power, closer = result.power, result.closer
     lines = [
         f"Attacked {party_text(result.target, names)} with what {seen}, {power.trials:,} runs of the real code, {seconds:.0f} s.",
-        f"  found     epsilon >= {_short(result.epsilon_lower):<12} promised  epsilon <= "
+        f"  found     a leak of epsilon {_short(result.epsilon_lower)} or more    promised  at most epsilon "
         + epsilon_shown(result.epsilon_certified),
     ]
     p = f"p = {result.p_value_exceeds:.2g}"
@@ -366,7 +370,7 @@ def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], 
     elif math.isinf(result.epsilon_certified):
         lines.append(f"{NO}The certificate promises nothing here, so nothing can contradict it.")
     else:
-        lines.append(f"{OK}no contradiction ({p})")
+        lines.append(f"{OK}no contradiction ({p}): the attack found no more than is promised")
     noticed = f" If epsilon {epsilon_shown(power.epsilon_noticed)} leaks, 9 of 10 attacks contradict it."
     more = f" and {epsilon_shown(closer.epsilon_noticed)}"
     known = not math.isinf(power.epsilon_noticed)

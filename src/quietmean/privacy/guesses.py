@@ -23,5 +23,5 @@ def guess_text(epsilon: float, delta: float, unit: str) -> Phrase:
     """What a finite ``epsilon`` at ``delta`` means for one ``unit``, in a sentence."""
     right = times_right(epsilon, delta)
     if right >= 100:
-        return phrase("A 50:50 guess about one {unit} may then be right nearly always.", unit=unit)
-    return phrase("A 50:50 guess about one {unit} is then right at most {right} times in 100.", unit=unit, right=f"{right}")
+        return phrase("A 50:50 guess about one {unit} may be right nearly always.", unit=unit)
+    return phrase("A 50:50 guess about one {unit} is right at most {right} times in 100.", unit=unit, right=f"{right}")
