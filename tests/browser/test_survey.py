@@ -476,7 +476,27 @@ def test_hostile_texts_of_a_study_are_texts(browser: Any, port: int, tmp_path: P
         person.agree()
         person.wait(ARRIVED)
         assert person.page.locator("img").count() == 0
+        # The page of the result has the same texts, and what published files are called is a text, too.
+        shown = opened_result(person, survey)
+        assert shown.inner_text("h1") == f"</script>{markup}"
+        assert markup in shown.inner_text("table")
+        assert shown.locator("img, script").count() == 0
         assert person.said == []
+
+
+def opened_result(person: Visitor, survey: Survey) -> Any:
+    """The page of the result of what this person sent, opened where the survey's page shows it after the end."""
+    terms = survey.sealed.study.committee
+    assert terms is not None
+    survey.publish(person.files, person.files, {})
+    person.page.clock.set_fixed_time((terms.lists_at + 60) * 1000)
+    person.visit()
+    with person.page.context.expect_page() as opened:
+        person.page.click("#result-page")
+    shown = opened.value
+    shown.on("console", lambda message: person.said.append(message.text))
+    shown.wait_for_load_state()
+    return shown
 
 
 def changed(survey: Survey, before: bytes, after: bytes) -> FormPage:

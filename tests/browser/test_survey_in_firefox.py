@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from quietmean.form import FormPage
+from quietmean.studies.agreement.contribution import PUBLISHED, RESULT_PAGE
 from support import form_time
 from support.in_firefox import PATIENCE, Firefox, downloads_of, firefox
 from support.survey import Survey
@@ -117,6 +118,15 @@ def test_offline_and_ended_nothing_is_lost_and_members_open_what_was_meant(
         result.write_bytes(survey.result_of([file]))
         window.type("#logs", str(result))
         window.wait("#fate", "Your answer is counted in this result.")
+        # With the members' logs it shows the page that they signed, and no other one.
+        page = survey.publish([file], [file], {})
+        published = sorted((survey.folder / "box" / PUBLISHED).iterdir())
+        for content, state in ((page, "These members signed the page"), (page + b" ", "Too few members signed")):
+            (survey.folder / "box" / PUBLISHED / f"m1{RESULT_PAGE}").write_bytes(content)
+            window.type("#logs", "\n".join(map(str, published)))
+            window.wait("#signers", state)
+            shown = window.script("return document.querySelector('#result-page').checkVisibility()")
+            assert shown == (content == page)
 
 
 def test_a_comma_is_asked_about_and_a_changed_page_asks_nothing(survey: Survey, port: int, window: Firefox) -> None:
