@@ -48,6 +48,11 @@ class Visitor:
     said: list[str] = field(default_factory=list)
     files: list[bytes] = field(default_factory=list)
 
+    def listen(self) -> None:
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.files.append(request.post_data_buffer) if request.method == "POST" else None)
+
     def visit(self, fragment: str = "") -> None:
         # A new page, as from a mail: another fragment alone loads nothing.
         self.page.goto("about:blank")
@@ -90,9 +95,7 @@ def visiting(browser: Any, survey: Survey, size: str = "telephone", scheme: str 
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id=ZONE)
     page = context.new_page()
     visitor = Visitor(page, survey.drop)
-    page.on("console", lambda message: visitor.said.append(message.text))
-    page.on("pageerror", lambda error: visitor.said.append(str(error)))
-    page.on("request", lambda request: visitor.files.append(request.post_data_buffer) if request.method == "POST" else None)
+    visitor.listen()
     yield visitor
     context.close()
 
@@ -629,13 +632,23 @@ def test_the_keyboard_is_enough(browser: Any, survey: Survey, port: int) -> None
 def test_nothing_keeps_people_from_reading_it(browser: Any, survey: Survey, port: int) -> None:
     wrong: list[Any] = []
     with survey.served(port):
-        for size, scheme in FORMS:
+        for number, (size, scheme) in enumerate(FORMS, 24):
             width, height = SIZES[size]
-            for fragment in "", survey.fragment(16):
-                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, bypass_csp=True)
+            look = {"viewport": {"width": width, "height": height}, "color_scheme": scheme, "bypass_csp": True}
+            for fragment in "", survey.fragment(number):
+                context = browser.new_context(**look)
                 person = Visitor(context.new_page(), survey.drop)
+                person.listen()
                 person.visit(fragment)
                 person.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
                 wrong += [(size, scheme, bool(fragment), one) for one in wrong_on(person.page)]
+                if fragment:
+                    person.fill(*PEOPLE[0][:5])
+                    person.agree()
+                    person.wait(ARRIVED)
+                    # After the end, with the page of the result.
+                    for page in opened_result(person, survey), person.page:
+                        wrong += [(size, scheme, "after the end", one) for one in wrong_on(page)]
+                        assert page.evaluate("document.documentElement.scrollWidth") <= width
                 context.close()
     assert wrong == []

@@ -35,6 +35,7 @@ from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy
 from support.committee_world import SEALER, CommitteeWorld
 from support.refusals import raised, refused
+from support.survey import answer_of as answer
 
 # Contributor 3 and 4 have vouchers, of which there is one.
 WORLD = CommitteeWorld(Committee(4), contributors=3, vouchers=1)
@@ -363,6 +364,8 @@ def test_it_says_before_the_end_how_many_are_missing_and_at_the_end_what_follows
     assert terms.arrived(least, least, ends) == came.replace(
         "0 contributions", f"{least} contributions" if least > 1 else "1 contribution", 1
     )
+    _, _, page = answer(drop, "GET", "/status")
+    assert f"<h1>{said[-1][1]}.</h1>" in page.decode()
     # Where it starts late, what has passed is said once.
     assert len(terms.words_due(ends.timestamp() - 1800)) == 2
     assert len(terms.words_due(ends.timestamp() + 1)) == 1

@@ -129,7 +129,8 @@ class Drop:
 
     async def status(self, request: Request) -> Response:
         """How many contributions are there of how many, for people, and nothing else."""
-        text = f"{self.arrived}. At most {self.session.parameters.contributors:,} may come."
+        over = self.terms is not None and self.clock() >= self.terms.contribute_by.timestamp()
+        text = f"{self.arrived}." if over else f"{self.arrived}. At most {self.session.parameters.contributors:,} may come."
         headers = {**_OF_PAGES, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
         return Response(_STATUS.replace("TEXT", text), media_type="text/html", headers=headers)
 

@@ -24,7 +24,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.about_intervals import about_intervals
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 
-_HEADS = ("", "estimate", "95 % interval")
+_HEADS = ("what", "estimate", "95 % interval")
 
 
 def result_page(sealed: Sealed, plan: Plan, checked: CheckedResult) -> bytes:
