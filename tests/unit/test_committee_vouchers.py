@@ -124,7 +124,7 @@ def test_a_voucher_counts_once_and_no_more_of_them_than_the_study_has() -> None:
     assert not held.take(WORLD.contribution(4))
     assert held.take(WORLD.contribution(0))
     assert [why for _, why in held.left_out] == [
-        "its contributor made another one, which came first",
+        "another contribution of the same contributor came first",
         "2 others came by voucher before, and the study has no more vouchers",
     ]
 

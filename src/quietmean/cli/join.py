@@ -214,7 +214,7 @@ def take_part_as_member(
     try:
         end = asyncio.run(open_with_others(member, contributions, observers, rules.folder, lambda text: shown.warn([text])))
     except ProtocolFailure as error:
-        ended(auditor, {}, result=False, reason="the committee opened nothing here")
+        ended(auditor, {}, result=False, reason="this member got no sum of the committee")
         over = ProtocolFailure(
             in_sentences(
                 error,

@@ -187,7 +187,7 @@ def _first_screen(account: Account, twins: Sequence[str], *, alone: bool) -> Ite
         kept = f"{account.charged_additive_delta:.2g} of {budget.additive_delta:.2g} kept for rare events is used."
         yield from marked("DELTA", kept)
     if alone and not account.entries:
-        yield "Each study takes some of it. With nothing left, these data are in no more studies."
+        yield "Each study takes some of it. With nothing left, none can use these data."
     if not (alone and account.entries):
         return
     latest = account.entries[-_LATEST:]

@@ -57,7 +57,8 @@ def completion_command(shell: Shell | None = None, *, install: bool = False) -> 
             path = app.install_completion(shell=shell_name)
         except OSError as error:
             raise InputError(
-                f"completion for {shell_name} cannot be installed ({error.strerror}). Show it, and put it in place."
+                f"completion for {shell_name} cannot be installed ({error.strerror}). Leave --install out. Save what is then "
+                "printed where the shell looks for it."
             ) from None
         out.print(f"{path} completes commands for {shell_name} in every new shell")
     else:

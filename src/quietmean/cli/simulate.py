@@ -204,7 +204,7 @@ class AdversaryOptions:
             here, needed = ("with", "without") if self.explicit else ("without", "with")
             raise InputError(
                 f"--{useless[0]} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction. Leave it out, "
-                f"or certify {needed} one."
+                f"or type verify receipt {needed} one."
             )
         self.allowed()
         if self.seed is not None and self.observe_fraction is None:

@@ -70,7 +70,7 @@ class Effort:
 
     def __post_init__(self) -> None:
         if not self.seconds >= 0:
-            raise InputError(f"effort is {self.seconds:g}. Choose seconds of one core, 0 or more.")
+            raise InputError(f"effort is {self.seconds:g}. Choose how many seconds of one processor core to use, 0 or more.")
         Workers(self.workers)
 
 

@@ -205,7 +205,7 @@ class Column(BaseModel):
                 f"column {self.name!r} has no levels, so no text is another one. Leave {'other' if self.other else 'finer'} out."
             )
         if self.origin and self.boolean and not Transform(self.origin).compares:
-            raise InputError(f"column {self.name!r} is boolean but its transform compares nothing. Write for example bmi >= 30.")
+            raise InputError(f"column {self.name!r} is yes or no, but its formula compares nothing. Write for example bmi >= 30.")
         if self.origin and (self.levels or self.missing_codes):
             setting = "levels" if self.levels else "missing codes"
             raise InputError(

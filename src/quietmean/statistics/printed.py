@@ -216,8 +216,10 @@ def who_is_counted(document: Mapping[str, Any], counted: str = "records") -> str
         every = "" if missing is None else f" of {_rounded(present + missing, abs(other_error - error) > _ROUNDING * error)}"
         return f"{number}{every} {counted} have all values that it needs{noise}"
     if missing is None:
-        return f"{number} {counted} inside its condition have all values that it needs{noise}; how many lack one is unknown"
-    return f"{number} of {_rounded(present + missing, True)} {counted} inside its condition have all values that it needs{noise}"
+        return f"{number} {counted} that meet its condition have all values that it needs{noise}; how many lack one is unknown"
+    return (
+        f"{number} of {_rounded(present + missing, True)} {counted} that meet its condition have all values that it needs{noise}"
+    )
 
 
 def some_are_left_out(document: Mapping[str, Any]) -> bool:

@@ -104,7 +104,9 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
             return self._by_newton(rows, outcomes, limits)
         if self.rounds == 0:
             if penalty:
-                raise InvalidInput("penalty is for rounds. Leave it out, or choose rounds, for example rounds=30.")
+                raise InvalidInput(
+                    "penalty is for rounds of learning, and this fit has none. Leave it out, or choose for example rounds=30."
+                )
             return self._one_shot(rows, outcomes, limits)
         self._begin(rows, limits)
         with self._session() as averaging:

@@ -280,8 +280,8 @@ class Fit:
                 Flag(
                     "cut",
                     f"about {100 * state.cut:.0f} % of the records are beyond the public bounds of scores, "
-                    "predictors or means, and count as at these. The answer is drawn towards no effect. Choose wider "
-                    "bounds, or more rounds",
+                    "predictors or means. They count as if they were at the bounds. The answer is drawn towards no effect. "
+                    "Choose wider bounds, or more rounds",
                 )
             )
         return tuple(flags)

@@ -221,7 +221,7 @@ class HeldInMemory:
             return False
         before = self._held.setdefault(held.dealer, held)
         if before.digest != held.digest:
-            self.left_out.append((dealer, "its contributor made another one, which came first"))
+            self.left_out.append((dealer, "another contribution of the same contributor came first"))
         return before.digest == held.digest
 
     def _opened(self, header: Header, raw: bytes) -> Held:

@@ -131,7 +131,7 @@ def _declared(name: str, row: Mapping[str, str]) -> list[tuple[str, dict[str, An
         low, high = low or str(_SLIDER[0]), high or str(_SLIDER[1])
     elif kind == "text" and validation.startswith("date"):
         if not (low and high):
-            raise _NoColumnError("it has no first and last day")
+            raise _NoColumnError("its first and last day are not given")
         return [(name, {"low": low[:10], "high": high[:10], "missing": INDICATOR}, {})]
     elif not (kind == "text" and validation.startswith(("number", "integer"))):
         raise _NoColumnError("it has no choices, numbers or dates" if kind != "calc" else "it is computed, without bounds")

@@ -225,7 +225,7 @@ class Forecast:
         if term.population is not None:
             text += f", {term.reach(term.population, 3)} for the population; noise is {_range(term.ratio)} times sampling error"
         if _depends_on_spread(term):
-            text += f"; ranges are over standard deviations of {SPREADS[0]:.0%} to {SPREADS[1]:.0%} of the bounds"
+            text += f"; the range is for values whose standard deviation is {SPREADS[0]:.0%} to {SPREADS[1]:.0%} of the bounds"
         if term.power is not None:
             text += f"; power {100 * term.power:.0f} % at the 5 % level"
         if term.flagged >= _WORTH_SAYING:
