@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from quietmean.cli.answers import print_answers
-from quietmean.cli.console import err, out
+from quietmean.cli.console import err, out, warn
 from quietmean.cli.main import main
 from quietmean.planning.candidates import general_protocols
 from quietmean.studies.outcome.first_screen import first_screen
@@ -79,3 +81,14 @@ def test_protocols_of_a_plan(left_out: str, capsys: pytest.CaptureFixture[str]) 
     assert ("inca" in names) != bool(left_out)
     whole(first, *names, "protocol", "error", "needs", "trust")
     whole(details, *words, *names, "predicted", "messages", "protocol")
+
+
+@pytest.mark.parametrize(("terminal", "text", "lines"), [(True, "a word " * 25, 3), (False, "a word " * 25, 1),
+    (True, "Write quietmean run " + "a-path/" * 20, 1)])  # fmt: skip
+def test_a_note_goes_on_below_at_a_terminal(terminal: bool, text: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr("quietmean.cli.console.err", Console(file=said, force_terminal=terminal, width=80, soft_wrap=True))
+    warn(text)
+    printed = said.getvalue().splitlines()
+    assert (len(printed), " ".join(said.getvalue().split())) == (lines, f"quietmean: {text.strip()}")
+    assert lines == 1 or max(map(len, printed)) <= 80

@@ -105,8 +105,13 @@ def note(message: str, level: int = logging.INFO) -> None:
 
 
 def _say(message: str) -> None:
+    """At a terminal no word is broken. A command to be pasted stays whole, and so does a line for a program that reads it."""
+    text = printable(message)
+    parted = err.is_terminal and "quietmean " not in text
+    lines = wrapped(f"quietmean: {text}", SCREEN, " " * len("quietmean: ")) if parted else [f"quietmean: {text}"]
     if not output_options.quiet:
-        err.print(f"quietmean: {printable(message)}")
+        for line in lines:
+            err.print(line)
 
 
 def tell_owner(parts: Sequence[Encoded]) -> None:
