@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -92,3 +93,29 @@ def test_a_mistake_is_one_sentence(declared: dict[str, Any], sentence: str) -> N
 
 def test_one_level_and_all_others_are_two() -> None:
     assert Column.model_validate({"name": "r", "levels": ["a"], "other": True}).categories == ("a", "other")
+
+
+@pytest.mark.parametrize(
+    ("question", "others"),
+    [
+        ("crosstab(stage, sick)", {"other:yes": 2.0, "other:no": 1.0}),
+        ("proportion(stage)", {"other": 3 / 8}),
+        ("table-1(stage, by=sick)", {"yes stage:other": 2 / 4}),
+        ("histogram(stage)", {"other": 3.0}),
+        ("synthetic-table(stage, sick)", {"stage:other": 3.0, "stage:other sick:yes": 2.0}),
+        ("count(stage, level=other)", {"": 3.0}),
+        ("count(where=stage == 'other')", {"": 3.0}),
+    ],
+)
+def test_each_question_counts_it(question: str, others: dict[str, float]) -> None:
+    """Without noise; beside a first look of a column of numbers, in one study with it."""
+    columns = [{"name": "stage", "levels": ["I", "II"], "other": True}, {"name": "sick", "boolean": True}]
+    ask = [question, "first-look(age)"]
+    study = StudyTerms.parse({"name": "s", "column": columns, "ask": ask, "epsilon": 1.0, "delta": 1e-6, "accept_wide": True})
+    stage, sick = ["I", "II", "III", "IV", "IV", "I", "I", "II"], [False, True, True, False, True, False, False, True]
+    table = pl.DataFrame({"stage": stage, "sick": sick, "age": [30.0 + place for place in range(8)]})
+    records = np.vstack(parties_of_table(table, study.workload.columns, 2, None, None, None)[1])
+    encoded = study.workload.encode(records)
+    answer, _ = study.workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)
+    found = dict(zip(answer.estimates.terms, answer.estimates.value.tolist(), strict=True))
+    assert {term: found[term] for term in others} == pytest.approx(others)
