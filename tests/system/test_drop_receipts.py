@@ -335,7 +335,9 @@ def shown_pages(day: Day, page: bytes, folder: Path | None = None) -> list[bool]
     return [bool(each.get("answer")) for each in (asked(asking) if folder is None else asked(asking, folder))]
 
 
-def test_members_sign_one_page_of_the_result_and_a_quorum_shows_it(day: Day, tmp_path: Path) -> None:
+def test_members_sign_one_page_of_the_result_and_a_quorum_shows_it(
+    day: Day, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pages = [path.read_bytes() for path in sorted(day.folder.glob("m?.page.html"))]
     assert len(pages) == len(MEMBERS)
     assert len(set(pages)) == 1
@@ -347,6 +349,15 @@ def test_members_sign_one_page_of_the_result_and_a_quorum_shows_it(day: Day, tmp
     # Nothing of it is markup but what is ours, and it runs nothing.
     assert b"3 answers are in this result." in pages[0]
     assert b"<script" not in pages[0]
+    # Anybody makes it anew from the members' sums, and learns who signed another one.
+    receipt = day.file("c1")
+    told = day.told(capsys, receipt)
+    digest = hashlib.sha256(pages[0]).hexdigest()
+    assert told["page"] == {"sha256": digest, "signed": list(MEMBERS), "another": []}
+    other = day.folder / "m2.other"
+    other.write_bytes(DropLog.sign(day.study.identities["m2"], session, bytes(32), {}, b"another").to_file())
+    told = day.told(capsys, receipt, other, logs=1)
+    assert told["page"] == {"sha256": digest, "signed": ["m1"], "another": ["m2"]}
     right = [is_shown for is_shown, _ in signing(day, pages[0])]
     assert shown_pages(day, pages[0]) == right
     for name, change in CARELESS.items():

@@ -40,8 +40,9 @@ from quietmean.core.file_kinds import (
 )
 from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
-from quietmean.core.readable import indented
+from quietmean.core.readable import indented, listed
 from quietmean.core.site_options import ConsentOptions
+from quietmean.form import result_page
 from quietmean.node.monitor import now
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
 from quietmean.protocols.committee.result import check_result, merge_results, read_result
@@ -434,10 +435,18 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
             raise without_answer(error, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
     judged = drop.judged(opened.digests.values())
-    about = {**drop.to_json(), **({"receipts": [one.to_json() for one in judged]} if judged else {})}
+    of_page = drop.about_page(result_page(sealed, choice.plan, checked))
+    about = {**drop.to_json(), **of_page, **({"receipts": [one.to_json() for one in judged]} if judged else {})}
     pages.write(opened, effort, json=json, details=details, **({"drop": about} if about else {}))
-    for one in () if json else judged:
+    if json:
+        return
+    for one in judged:
         (warn if one.is_proof else out.print)(one.sentence)
+    for page in of_page.values():
+        if page["signed"]:
+            out.print(f"Members {listed(page['signed'])} signed the page of this result, {page['sha256'][:16]}.")
+        if page["another"]:
+            warn(f"{listed(page['another'])} signed another page than this version makes of this result. Compare the versions.")
 
 
 # A million contributions are named in 80 MB.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -47,6 +48,10 @@ class DropJudged:
         return {"verdict": self.verdict.value, "sentence": self.sentence, "drop": self.drop, "proof": self.is_proof}
 
 
+# Whether members signed the page that follows from their result.
+_SIGNED = {"signed": True, "another": False}
+
+
 @dataclass(frozen=True)
 class DropFiles:
     """Logs of members of a sealed study, and receipts. More members than may collude have to agree to prove anything."""
@@ -85,6 +90,13 @@ class DropFiles:
         end = Counter(ends).most_common(1)[0][0]
         same = [log for log in self.logs.values() if log.chains and log.chains[-1].head.hex() == end[1]]
         return {"position": end[0], "head": end[1], "members": self._names(same)}
+
+    def about_page(self, page: bytes) -> dict[str, Any]:
+        """Which members signed this page of the result, made anew, and which another one; nothing without logs."""
+        digest = hashlib.sha256(page).hexdigest()
+        signed = [log for log in self.logs.values() if log.page]
+        names = {what: self._names(log for log in signed if (log.page == digest) == same) for what, same in _SIGNED.items()}
+        return {"page": {"sha256": digest, **names}} if signed else {}
 
     def judged(self, counted: Collection[str]) -> list[DropJudged]:
         """What became of what each receipt is of. ``counted``: digests of what counts.
