@@ -99,6 +99,7 @@ MENU = [
     "quantiles(glu, 0.5, bins=7, weight=days)",
     "mean(bmi, weight=age, strata=race, psu=sex)",
     "mean(glu, weight=age, margin=race, totals=1 2 3)",
+    "mean(glu, weight=age, margin=race smoker, totals=1 2 3 2 4)",
     "group-means(bmi, by=race, weight=age, psu=sex)",
     "linear-regression(bmi ~ age, weight=days)",
     "linear-regression(glu ~ bmi + race, weight=days, psu=sex)",

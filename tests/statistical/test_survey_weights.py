@@ -22,6 +22,7 @@ from quietmean.statistics import Column, ColumnBlock, Columns, Estimates, Worklo
 from quietmean.statistics.coding import question_of
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.features.weighted import Weighted
+from quietmean.statistics.raking import raked
 from quietmean.statistics.statistic import presence_of, raw
 from support.workloads import exact_of, released, workload_of
 
@@ -89,6 +90,9 @@ RIGHT = {
 
 
 # Of groups, differences and lines, by term: those of ``svyby`` with ``svycontrast``, and ``svyglm``; of margins ``postStratify``.
+# Of several margins the values are those of ``rake`` until nothing moves, with the errors of ``calibrate(calfun = "raking")``:
+# those of ``rake`` itself fit residuals to records that all count alike, and are the same where weights are.
+_RAKED = ", margin=level high, totals=3000 1200 1800 2500 3500)"
 MORE: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
     ("apistrat", "group-means(y, by=high, weight=weight)"): {
         "no": (633.73491162063, 15.630918530301),
@@ -132,6 +136,12 @@ MORE: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
         "": (0.40490594851158, 0.099198741609853)
     },
     ("hospital", "mean(y, weight=weight, margin=level, totals=1000 2000 3000)"): {"": (198.10833333333, 28.032875297947)},
+    ("apistrat", "mean(y, weight=weight" + _RAKED): {"": (653.84337609398, 8.3915180934883)},
+    ("apistrat", "sum(y, weight=weight" + _RAKED): {"": (3923060.2565639, 50349.10856093)},
+    ("apistrat", "mean(total, weight=weight" + _RAKED): {"": (721.78916744156, 26.297137257385)},
+    ("apiclus1", "mean(y, weight=weight, psu=psu" + _RAKED): {"": (636.81073071325, 25.434787789285)},
+    ("apiclus2", "mean(y, weight=weight" + _RAKED): {"": (663.20084605849, 13.499528322456)},
+    ("apiclus2", "sum(y, weight=weight, psu=psu" + _RAKED): {"": (3979205.076351, 118617.68011914)},
 }
 # Statistics, degrees of freedom and p-values of ``svyttest``, of designs that tell these whatever the weights are.
 TESTS = {
@@ -331,6 +341,12 @@ def test_an_engine_groups_by_weights_as_they_are() -> None:
         ("mean(y, margin=level, totals=1 2 3)", "has a field margin and no weight"),
         ("mean(y, weight=weight, margin=level, totals=1 2)", "Give 3 numbers > 0, one for each level"),
         ("mean(y, weight=weight, margin=y, totals=1)", "has the column 'y' twice"),
+        ("mean(y, weight=weight, margin=level level, totals=1 2 3 1 2 3)", "has the column 'level' twice"),
+        ("mean(y, weight=weight, margin=level high, totals=1 2 3)", "Give 5 numbers > 0, one for each level"),
+        (
+            "mean(y, weight=weight, margin=level high, totals=1 2 3 4 5)",
+            "margins that add up to 6, 9. Make them equal.",
+        ),
         ("mean(y, weight=weight, margin=level, totals=1 2 3, where=high)", "has a condition, and totals are of all"),
         ("group-means(y, by=high, weight=weight, margin=level, totals=1 2 3)", "compares groups, which have no margin"),
         ("group-means(y, by=high, weight=weight, strata=high)", "has the column 'high' twice"),
@@ -430,6 +446,30 @@ def test_intervals_hold_the_population(epsilon: int, text: str, design: str) -> 
     inside, ignoring, _ = held(epsilon, text, design)
     assert 0.9 <= inside <= 0.99
     assert ignoring <= inside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", MU)
+@pytest.mark.parametrize("text", ["mean(y, weight=weight)", "sum(y, weight=weight)"])
+def test_raked_intervals_hold_the_population(epsilon: int, text: str) -> None:
+    """Bounds as above: 1 in 60 for all four."""
+    units, ill = COUNT * FIRST, TRUTH["proportion(ill, weight=weight)"]
+    totals = [units / 4] * 4 + [units * (1 - ill), units * ill]
+    inside, ignoring, _ = held(epsilon, text, f", margin=stratum ill, totals={' '.join(f'{total:.9g}' for total in totals)}")
+    assert 0.9 <= inside <= 0.99
+    assert ignoring <= inside
+
+
+def test_raking_of_one_margin_after_the_other_is_that_of_all() -> None:
+    """Of three margins the sums of the raked weights are the totals of each, and levels explain what they explain."""
+    rng = np.random.default_rng(5)
+    below, totals = rng.gamma(2, 1, (1, 24)), [[5.0, 7.0], [4.0, 4.0, 4.0], [1.0, 2.0, 3.0, 6.0]]
+    effects = np.add.outer(np.add.outer(np.array([1.0, -2.0]), np.array([0.0, 3.0, 5.0])), np.arange(4.0)).reshape(1, 24)
+    values, sizes = raked(np.stack([below * effects, below], axis=-1), totals)
+    np.testing.assert_allclose(values, effects, atol=1e-9)
+    cells = (sizes * below).reshape(2, 3, 4)
+    for axis, own in enumerate(totals):
+        np.testing.assert_allclose(cells.sum(axis=tuple(one for one in range(3) if one != axis)), own, rtol=1e-10)
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ MORE = (
     "quantiles(weight, 0.25 0.5, bins=12, weight=age)",
     "mean(weight, weight=age, strata=sex)",
     "sum(weight, weight=age, margin=sex, totals=40 60)",
+    "sum(weight, weight=age, margin=sex smoker, totals=40 60 70 30)",
     "group-means(chance, by=sex, weight=age)",
     "linear-regression(weight ~ chance, weight=age)",
     "linear-regression(weight ~ chance + sex, weight=age, psu=ended)",

@@ -32,16 +32,21 @@ def numbers_field(default: tuple[float, ...] | None, help_: str, name: str) -> A
     return parameter(default, help=help_, read=read, write=lambda value: None if value is None else list(value))
 
 
-def names_field(help_: str, name: str) -> Any:
+def names_field(help_: str, name: str, default: tuple[str, ...] | None = ()) -> Any:
     """A field of column names: ``["age", "bmi"]`` in a study file, ``age bmi`` on the command line."""
 
-    def read(raw: Any) -> tuple[str, ...]:
+    def read(raw: Any) -> tuple[str, ...] | None:
+        if raw is None and default is None:
+            return None
         parts = [unquoted(part) for part in split(raw, " ")] if isinstance(raw, str) else raw
         if not (isinstance(parts, list | tuple) and parts and all(isinstance(part, str) for part in parts)):
             raise wrong_field(name, raw, "names of columns")
         return tuple(parts)
 
-    return parameter((), help=help_, read=read, write=list, written=lambda value: bool(getattr(value, name)))
+    def write(value: tuple[str, ...] | None) -> list[str] | None:
+        return None if value is None else list(value)
+
+    return parameter(default, help=help_, read=read, write=write, written=lambda value: bool(getattr(value, name)))
 
 
 def bins_field(default: int) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,13 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import linalg
 from quietmean.statistics.columns import Column
-from quietmean.statistics.delta_method import NOTHING_PRESENT, smooth, spread
+from quietmean.statistics.delta_method import NOTHING_PRESENT, slopes_of, smooth, spread
 from quietmean.statistics.estimate import Estimate, Flag, few, least_count, satterthwaite
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, Crossed
-from quietmean.statistics.features.block import LEAST_PRESENT
+from quietmean.statistics.features.block import LEAST_PRESENT, Groups
 from quietmean.statistics.features.weighted import Weighted
 from quietmean.statistics.intervals import degrees_of_both
+from quietmean.statistics.raking import raked
 from quietmean.statistics.statistic import Feature, Released
 
 # With fewer records nothing varies that could be seen, and all that they add is taken to.
@@ -74,7 +75,8 @@ class Score:
     """A term: the sum over its parts of a factor times a ratio of sums of a record's quantities of ``own``, times its weight.
 
     A part is a factor, the weights of the quantities on top and those below, none for a total. Of two parts one is 0 in each
-    record. ``counts``: are records counted, so that a ratio is a part of them?
+    record. ``counts``: are records counted, so that a ratio is a part of them? ``raked``: the public totals of each of several
+    margins, whose cells the parts are.
     """
 
     term: str
@@ -84,6 +86,7 @@ class Score:
     weight: Column
     design: SampleDesign
     counts: bool = False
+    raked: tuple[tuple[float, ...], ...] = ()
 
     @property
     def feature(self) -> Weighted:
@@ -109,27 +112,39 @@ class Score:
             return replace(self.own, by=by)
         raise InputError("a condition on several columns has no strata and no psu. Leave them out.")
 
-    def calibrated(self, margin: Column, totals: tuple[float, ...]) -> Score:
-        """The term after stratification: each record's weight times the public total of its level over the sum of weights there.
+    def calibrated(self, margins: Sequence[Column], totals: tuple[float, ...]) -> Score:
+        """The term after stratification: each record's weight times the public total of its level over the sum of weights there;
+        of several margins after raking, so that the sums of weights are those of all levels of each.
 
         Raises :class:`InputError` where the quantities have no groups.
         """
         if isinstance(self.own, CellIndicators):
-            own: Feature = CellIndicators((Axis(margin), *self.own.axes))
+            own: Feature = CellIndicators((*(Axis(margin) for margin in margins), *self.own.axes))
+            # A table has a cell for what is missing beside each column.
+            more = 1
         elif isinstance(self.own, ColumnBlock) and self.own.by is None:
-            own = replace(self.own, by=margin)
+            *outer, last = margins
+            by: Groups = last
+            own, more = replace(self.own, by=reduce(_crossed, reversed(outer), by)), 0
         else:
             raise InputError("what is counted has no margin. Leave margin and totals out.")
         ((_, top, bottom),) = self.padded
         adds_up, size = self.parts[0][2] is None, self.own.size
         below = self.own.complete if adds_up else bottom
+        levels = [len(margin.categories) for margin in margins]
+        own_totals = [part.tolist() for part in np.split(np.array(totals), np.cumsum(levels)[:-1])]
+        whole = math.fsum(own_totals[0])
+        shares = [tuple(total if adds_up else total / whole for total in each) for each in own_totals]
         parts = []
-        for level, total in enumerate(totals):
+        for cell in np.ndindex(*levels):
+            place = int(np.ravel_multi_index(cell, [level + more for level in levels])) * size
             both = np.zeros((2, own.size))
-            both[:, level * size : (level + 1) * size] = top, below
-            parts.append((total if adds_up else total / math.fsum(totals), both[0], both[1]))
-        ends = tuple(end * (math.fsum(totals) if adds_up else 1.0) for end in self.ends)
-        return replace(self, own=own, parts=tuple(parts), ends=(ends[0], ends[1]))
+            both[:, place : place + size] = top, below
+            # The total of several margins' cell follows from what is released.
+            parts.append((shares[0][cell[0]] if len(levels) == 1 else 1.0, both[0], both[1]))
+        ends = tuple(end * (whole if adds_up else 1.0) for end in self.ends)
+        several = tuple(shares) if len(levels) > 1 else ()
+        return replace(self, own=own, parts=tuple(parts), ends=(ends[0], ends[1]), raked=several)
 
     @property
     def _begins(self) -> Ints:
@@ -171,6 +186,10 @@ class Score:
                 every += [feature.of_squares(product) for product in products]
                 rows += [divided.of_squares(in_groups(product)) for product in products]
         return np.array(every), np.vstack(rows)
+
+
+def _crossed(inner: Groups, outer: Column) -> Groups:
+    return Crossed(outer, inner)
 
 
 def _product(feature: Feature, first: Array, other: Array) -> Array:
@@ -253,18 +272,13 @@ class Drawn:
 
     def variance(self, sums: NDArray[Any]) -> NDArray[Any]:
         """The variance of sampling as a function of the sums, (points, sums)."""
-        number, cap = self.released.weight, self.score.weight.high
+        number = self.released.weight
         every, by_group = self._by_part(sums)
         each: Any = np.zeros((len(sums), by_group.shape[-1]))
         own, whole = each, np.zeros(len(sums))
-        for place, (factor, _, bottom) in enumerate(self.score.parts):
-            total, group = every[:, place], by_group[:, place]
-            value: Any
-            size: Any
-            if bottom is None:
-                value, size = 0.0 * total[:, :1], factor * number * cap
-            else:
-                value, size = total[:, :1] / total[:, 1:2], factor / total[:, 1:2]
+        values, sizes = self._readings(every)
+        for place in range(len(self.score.parts)):
+            total, group, value, size = every[:, place], by_group[:, place], values[:, place, None], sizes[:, place, None]
             each = each + (group[:, 0] - value * group[:, 1]) * size
             if self.score.feature.squares:
                 square = size**2 / number
@@ -274,6 +288,15 @@ class Drawn:
             return self._of_clusters(each)[:, None]
         counted = sums[:, -len(self.drawn) :] * number if self.design.sizes else self.drawn[None]
         return self._of_records(each, own, whole, counted)[:, None]
+
+    def _readings(self, every: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What each part's records are compared with, and what multiplies their sums, (points, parts), from sums of each part."""
+        if self.score.raked:
+            return raked(every, self.score.raked)
+        cap, factors = self.score.weight.high, np.array([factor for factor, _, _ in self.score.parts])
+        if self.score.parts[0][2] is None:
+            return np.zeros_like(every[..., 0]), np.broadcast_to(factors * self.released.weight * cap, every.shape[:2])
+        return every[..., 0] / every[..., 1], factors / every[..., 1]
 
     def _of_clusters(self, each: NDArray[Any]) -> NDArray[Any]:
         """m / (m - 1) times the squares of the clusters' sums about their mean, in each stratum; one alone is as all are."""
@@ -341,21 +364,35 @@ class Drawn:
         subject = self.score.term or ("the number" if row.high > 1 else "the part")
         return few(subject, row.value, row.noise, row.of_population[1], (self.score.term,))
 
+    def _value(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """The sum of all parts, each times its factor, (points, 1), from their sums (points, sums)."""
+        every = sums.reshape(len(sums), len(self.score.parts), -1)
+        return np.asarray((every[..., 0] * self._readings(every)[1]).sum(axis=1)[:, None])
+
+    def _known_sizes(self, every: Array, noise: Array) -> Array:
+        """By how much the sums below each ratio, or of each level of a margin, are above what noise hides."""
+        kinds, parts = every.shape[1], len(every)
+        at = np.arange(parts) * kinds + 1
+        cells = np.eye(parts)
+        if self.score.raked:
+            shape = [len(totals) for totals in self.score.raked]
+            grid = np.indices(shape).reshape(len(shape), -1)
+            cells = np.vstack([np.equal.outer(np.arange(levels), own) for levels, own in zip(shape, grid, strict=True)]) * 1.0
+        errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", cells, noise[np.ix_(at, at)], cells), 0.0))
+        number, floor = self.released.weight, self.released.least * SMALL
+        least = np.array([least_count(LEAST_PRESENT, error * number, floor) for error in errors.tolist()])
+        return np.asarray(cells @ every[:, 1] * number - least)
+
     def _ratios(self) -> tuple[Estimate, list[Flag], float]:
         """The sum of ratios of w t to w b, each times its factor."""
         sums, noise = self.known
         term, ends, number = self.score.term, self.score.ends, self.released.weight
         every, _ = self._by_part(sums[None])
-        kinds, value, slopes = every.shape[2], 0.0, np.zeros(every[0].size)
-        for place, (factor, _, _) in enumerate(self.score.parts):
-            top, below = every[0, place, :2].tolist()
-            at = place * kinds
-            error = math.sqrt(max(float(noise[at + 1, at + 1]), 0.0))
-            # The least sum of parts of the cap that is more than rounding is small where the cap is far above most weights.
-            if below * number <= least_count(LEAST_PRESENT, error * number, self.released.least * SMALL):
-                return Estimate.unknown(term, ends), [replace(NOTHING_PRESENT, terms=(term,))], math.inf
-            value += factor * top / below
-            slopes[at : at + 2] = factor / below, -factor * top / below**2
+        # The least sum of parts of the cap that is more than rounding is small where the cap is far above most weights.
+        if (self._known_sizes(every[0], noise) <= 0).any():
+            return Estimate.unknown(term, ends), [replace(NOTHING_PRESENT, terms=(term,))], math.inf
+        count = every[0].size
+        value, slopes = float(self._value(sums[None, :count])[0, 0].real), slopes_of(self._value, sums[:count])[0]
         own = spread(slopes, noise[: len(slopes), : len(slopes)])
         # As many records of equal weights would say as much (Kish).
         square = 0.0 if self.design.clustered else float(every[0, :, 4].sum())

@@ -8,22 +8,28 @@ The unit is the record, or the person; a weight decides nothing for others.
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from dataclasses import dataclass
 
+import numpy as np
+
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.readable import listed
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators, ColumnBlock
 from quietmean.statistics.features.presence import AnyPresent
-from quietmean.statistics.fields import numbers_field
+from quietmean.statistics.fields import names_field, numbers_field
 from quietmean.statistics.influence_bounds import TermReading
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survey_design import Part, SampleDesign, Score, estimates_of
 
 METHOD = "weighted by design, with replacement; linearised variance with the noise"
+# Public totals of several margins are of the same units, but for rounding.
+_ALIKE = 1e-6
 # Parts of the budget of what an estimate reads, of what its variance does, and of the sizes of strata.
 _PARTS_OF_STRATA, _PARTS_OF_CLUSTERS, _PARTS_OF_BOTH = (0.75, 0.15, 0.1), (0.4, 0.6), (0.4, 0.5, 0.1)
 
@@ -39,16 +45,18 @@ class Weighable(Statistic, ABC):
         None, "the public numbers of units to draw from: of all, of each stratum, or of clusters", "population"
     )
 
-    margin: str | None = parameter(None, help="the column whose levels have known sizes, to which weights are calibrated")
+    margin: tuple[str, ...] | None = names_field(
+        "the columns whose levels have known sizes, to which weights are calibrated", "margin", None
+    )
     totals: tuple[float, ...] | None = numbers_field(
-        None, "the public numbers of units that have each level of the margin", "totals"
+        None, "the public numbers of units that have each level of the margin, of one margin after the other", "totals"
     )
 
     def weight_column(self, columns: Columns) -> Column | None:
         """The column of weights; None where all records count alike. Raises :class:`InputError` for one that is none."""
         design = {name: getattr(self, name) for name in ("strata", "psu", "population", "margin", "totals")}
         if self.weight is None:
-            for name in (name for name, value in design.items() if value is not None):
+            for name in (name for name, value in design.items() if value):
                 raise InputError(f"{self.text} has a field {name} and no weight. Name the column of weights, as in weight=w.")
             return None
         if getattr(self, "cluster", None) is not None:
@@ -63,19 +71,23 @@ class Weighable(Statistic, ABC):
         return column
 
     def _require_margin(self, columns: Columns) -> None:
-        if self.margin is None and self.totals is None:
+        if not self.margin and self.totals is None:
             return
-        if self.margin is None or self.totals is None:
+        if not self.margin or self.totals is None:
             raise InputError(f"{self.text} has one of margin and totals. Give both, as in margin=sex, totals=4900 5100.")
-        levels = columns.category(self.margin).categories
-        if len(self.totals) != len(levels) or min(self.totals) <= 0:
-            raise InputError(f"{self.text} has totals that do not fit. Give {len(levels)} numbers > 0, one for each level.")
+        levels = [len(columns.category(name).categories) for name in self.margin]
+        if len(self.totals) != sum(levels) or min(self.totals) <= 0:
+            raise InputError(f"{self.text} has totals that do not fit. Give {sum(levels)} numbers > 0, one for each level.")
+        sums = [math.fsum(part.tolist()) for part in np.split(np.array(self.totals), np.cumsum(levels)[:-1])]
+        if not np.allclose(sums, sums[0], rtol=_ALIKE, atol=0):
+            found = listed([f"{each:g}" for each in sums])
+            raise InputError(f"{self.text} has totals of margins that add up to {found}. Make them equal.")
         if self.where:
             raise InputError(f"{self.text} has a condition, and totals are of all. Leave where or margin out.")
 
     def _require_design(self, columns: Columns) -> None:
         used = [getattr(self, name, None) for name in (*self.by_place, "by")]
-        for named in (self.strata, self.psu, self.margin):
+        for named in (self.strata, self.psu, *(self.margin or ())):
             used.append(named)
             if named is not None and used.count(named) > 1:
                 raise InputError(f"{self.text} has the column {named!r} twice. Name another one for the design.")
@@ -129,9 +141,9 @@ class Weighable(Statistic, ABC):
     def scores(self, columns: Columns, weight: Column) -> list[Score]:
         """Its terms, those that one sum or ratio tells first."""
         scores = [_score(reading, weight, self.design(columns)) for reading in self._weighable(columns)]
-        if self.margin is None or self.totals is None:
+        if not self.margin or self.totals is None:
             return scores
-        return [score.calibrated(columns.category(self.margin), self.totals) for score in scores]
+        return [score.calibrated([columns.category(name) for name in self.margin], self.totals) for score in scores]
 
     def decode_weighted(self, released: Released, columns: Columns, weight: Column, records: float) -> Estimates:
         """The estimates of weighted records; ``records``: how many there are with those that a condition leaves out, NaN where

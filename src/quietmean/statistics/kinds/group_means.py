@@ -131,7 +131,7 @@ class GroupMeans(Weighable):
 
     def scores(self, columns: Columns, weight: Column) -> list[Score]:
         """The means, and of two groups their difference. Raises :class:`InputError` for a margin, which is of all records."""
-        if self.margin is not None:
+        if self.margin:
             raise InputError(f"{self.text} compares groups, which have no margin. Leave margin and totals out.")
         column, by = columns.number(self.column), columns.category(self.by)
         block, design = ColumnBlock(column, by), self.design(columns)

@@ -146,7 +146,7 @@ class LinearRegression(Weighable, Regression):
     def _weighted(self, columns: Columns, weight: Column) -> WeightedMoments:
         """What is released of weighted records. Raises :class:`InputError` for a design by which errors cannot be known."""
         outcome, covariates = self._sides(columns)
-        if self.strata is not None or self.margin is not None or self.population is not None:
+        if self.strata is not None or self.margin or self.population is not None:
             raise InputError(f"{self.text} is a regression, which takes weight and psu alone. Leave the rest of the design out.")
         if self.psu is None and len(covariates) > 1:
             raise InputError(

@@ -91,7 +91,7 @@ class LogisticRegression(Weighable, Regression):
 
     def _weighted(self, columns: Columns, weight: Column) -> WeightedMoments:
         """What is released of weighted records. Raises :class:`InputError` for a design, which no error here counts."""
-        if any(each is not None for each in (self.psu, self.strata, self.margin, self.population)):
+        if any((self.psu, self.strata, self.margin, self.population)):
             raise InputError(f"{self.text} says nothing about a population. Leave out all but weight.")
         return WeightedMoments(self._moments(columns), weight, None, squares=False)
 

@@ -164,7 +164,7 @@ class Quantiles(Weighable):
         return {f"{probability:g}": most for probability, most in zip(self.probabilities, moved, strict=True)}
 
     def weighted_features(self, columns: Columns, weight: Column) -> tuple[Feature, ...]:
-        if any(each is not None for each in (self.strata, self.psu, self.population, self.margin)):
+        if any((self.strata, self.psu, self.population, self.margin)):
             raise InputError(f"{self.text} is of records drawn one by one. Leave out all of the design but weight.")
         self.features(columns)
         return (Weighted(self._table(columns), weight),)
