@@ -261,7 +261,7 @@ def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     main(shlex.split(after))
     said = " ".join(capsys.readouterr().out.split())
     assert "bounds proposed by a first look" in said
-    assert "with the look, which has 10 % of the budget" in said
+    assert "with the look, 10 % of the budget" in said
     study = StudyTerms.load(Path("looked.toml"))
     assert study.first_look is not None
     assert study.first_look.edited == ()

@@ -161,7 +161,7 @@ _OF_STUDY = (
     *("--out", "--json"),
 )
 FIRST_OPTIONS = {
-    "run": ("--parties", "--party-column", *_OF_STUDY),
+    "run": ("--study", "--parties", "--party-column", *_OF_STUDY),
     "study new": ("--name", "--dictionary", "--minimum", "--start-by", "--transport", "--contribute-by", *_OF_STUDY),
 }
 _COMMON = (

@@ -60,7 +60,7 @@ _FORMER = {
 _ASKING = ("run", "study new")
 _OF_A_STUDY = {
     "--study": 'Write its questions themselves, such as "mean(age in 0..110)"',
-    "--first-look": 'Write the bounds that it proposed, such as "mean(age in 19..96)"',
+    "--first-look": "Give it to quietmean study new, and run what that writes with --study",
     "--records": "Give it to quietmean plan, or write records = 5000 in the study file",
 }
 # Commands that people look for, and those that do it.

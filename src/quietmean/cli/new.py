@@ -17,7 +17,7 @@ from quietmean.cli.common import refuse_stray
 from quietmean.cli.console import at_prompt, err, output, print_json, print_lines, printable, warn
 from quietmean.cli.models import model_asked, refuse_for_models, write_model
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.screens import NEXT, THEN, rows, with_remark
+from quietmean.cli.screens import NEXT, OR, THEN, rows, with_remark
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
@@ -221,7 +221,8 @@ def new_command(
     vouchers = 0 if agreed is None or agreed.vouchers is None else agreed.members + agreed.vouchers
     records = 0 if terms.unit == PrivacyUnit.PARTY else terms.records
     single = agreed is not None and agreed.largest_weight == 1 and agreed.vouchers
-    print_lines([*lines, *_next(save, vouchers or terms.minimum, records, single or 5000)])
+    here = [] if look is None else [f"{OR}run FILE --study {quote(str(save))} --parties N    all of it on one machine"]
+    print_lines([*lines, *_next(save, vouchers or terms.minimum, records, single or 5000), *here])
 
 
 def _next(path: Path, parties: int | None, records: float | None, such_as: int = 5000) -> list[str]:

@@ -6,7 +6,7 @@ import itertools
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -65,10 +65,12 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RehearsalOptions:
-    """Who the parties are, and how long they wait.
+    """What they answer, who the parties are, and how long they wait.
 
     Parameters
     ----------
+    study
+        Instead of questions: the study file that says all of it, as after a first look.
     parties
         Number of parties.
     party_column
@@ -84,6 +86,7 @@ class RehearsalOptions:
         Allow a run whose cost is known only afterwards: no guarantee keeps it within the target. Refused otherwise.
     """
 
+    study: Path | None = None
     parties: int | None = None
     party_column: str | None = None
     round_timeout: float | None = None
@@ -134,18 +137,26 @@ def run_command(
             with new_folder(out) as folder:
                 run_model(model, data, rehearsal.parties, rehearsal.party_column, folder, details=details, json=json)
             return
-        study = StudyTerms.parse(
-            {
-                "name": account_name(data),
-                "ask": ask,
-                **committee.fields({**target.fields(), "options": options.chosen()}),
-                **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
-            }
-        )
+        waits = {} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}
+        if rehearsal.study is not None:
+            given = {name: value for name, value in target.fields().items() if value != NO_TARGET_OPTIONS.fields().get(name)}
+            refuse_beside_study({**given, **options.given, **committee.given}, ask)
+            study = StudyTerms.load(rehearsal.study).model_copy(update=waits)
+        else:
+            fields = committee.fields({**target.fields(), "options": options.chosen()})
+            study = StudyTerms.parse({"name": account_name(data), "ask": ask, **fields, **waits})
     except UndeclaredColumn as undeclared:
         raise undeclared.of_texts(partial(holds_texts, data)) from None
     with no_answer_shown(), new_folder(out) as folder:
         run_local_study(study, data, rehearsal, folder, details=details, json=json)
+
+
+def refuse_beside_study(options: Mapping[str, Any], ask: Sequence[str]) -> None:
+    """Raises :class:`InputError` for options, and questions, that a study file says itself."""
+    if ask:
+        raise InputError(f"question {ask[0]!r} cannot go with --study, which says what is asked. Leave it out.")
+    if options:
+        raise InputError(f"--{next(iter(options)).replace('_', '-')} cannot go with --study, which says it. Leave it out.")
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class LookBudget:
         """What the screen of a study of epsilon ``after`` says."""
         part = 100 * (self._mu / compose_mu((self._mu, mu_of_budget(after, self.delta)))) ** 2
         both = f"epsilon {epsilon_shown(self.together(after))} (delta {delta_shown(self.delta)})"
-        return f"{both} with the look, which has {fixed(part, 0)} % of the budget"
+        return f"{both} with the look, {fixed(part, 0)} % of the budget"
 
 
 class LookedAt(BaseModel):
