@@ -27,9 +27,14 @@ def test_tails_that_are_seen_lose_what_they_lose(shape: float) -> None:
     far = 3.0
     wanted = MASS * (np.exp(-far) if not shape else max(1 + shape * far, 0.0) ** (1 - 1 / shape) / (1 - shape))
     assert tails.lost(np.array([far]), 0.5)[0] == pytest.approx(wanted, rel=0.1, abs=1e-5)
-    # Less with less of a chance, and less farther out.
+    mean, square = tails.expected(far)
+    assert mean == pytest.approx(wanted, rel=0.1, abs=1e-5)
+    assert square >= mean**2 * (1 - 1e-12)
+    # Less with less of a chance, less farther out, and nothing where no value lies beyond.
     assert tails.lost(np.array([far]), 0.05)[0] <= tails.lost(np.array([far]), 0.95)[0]
     assert (np.diff(tails.lost(np.array([0.0, 1.0, 2.0, 8.0]), 0.5)) <= 0).all()
+    assert tails.expected(1.0, far)[0] == pytest.approx(tails.expected(1.0)[0] - mean)
+    assert tails.expected(far, far) == (0.0, 0.0)
     assert tails.weights.sum() == pytest.approx(1)
 
 
@@ -38,11 +43,11 @@ def test_more_noise_allows_longer_tails() -> None:
     at = beyond(0.0)[cuts]
     parts = MASS * (at[:-1] - at[1:])
     lost = [
-        FittedTails.fitted(EDGES[cuts], parts, np.full(len(parts), error), MASS, 0.7, RECORDS).lost(np.array([3.0]), 0.95)[0]
+        FittedTails.fitted(EDGES[cuts], parts, np.full(len(parts), error), MASS, 0.7, RECORDS).expected(3.0)[1]
         for error in (1e-4, 1e-3, 1e-2)
     ]
     assert lost == sorted(lost)
-    assert lost[2] > 1.2 * lost[0]
+    assert lost[2] > 1.4 * lost[0]
 
 
 def test_cuts_rise_to_the_last_edge_and_are_no_finer_than_whole_numbers_need() -> None:

@@ -61,14 +61,29 @@ class FittedTails:
 
     def lost(self, bounds: Array, chance: float) -> Array:
         """By how much each upper bound lowers a mean, (bounds,): it is less with this chance, by the weights."""
-        shapes, scales = self.shapes[:, None], self.scales[:, None]
-        reach = np.maximum(1 + shapes * np.maximum(bounds - self.start, 0.0) / scales, 0.0)
-        with np.errstate(divide="ignore"):
-            every = self.mass * scales / (1 - shapes) * np.where(reach > 0, reach ** (1 - 1 / shapes), 0.0)
+        every = self._beyond(bounds)
         order = np.argsort(every, axis=0)
         before = np.cumsum(self.weights[order], axis=0) < chance
         place = np.minimum(before.sum(axis=0), len(self.weights) - 1)
         return np.asarray(np.take_along_axis(every, np.take_along_axis(order, place[None], 0), 0)[0], dtype=np.float64)
+
+    def expected(self, bound: float, end: float = math.inf) -> tuple[float, float]:
+        """By how much a bound lowers a mean, on average over all tails, and the average of its square.
+
+        No value lies beyond ``end``.
+        """
+        every = self._beyond(np.array([bound]))[:, 0]
+        if math.isfinite(end):
+            every = np.maximum(every - self._beyond(np.array([end]))[:, 0], 0.0)
+        return float(self.weights @ every), float(self.weights @ every**2)
+
+    def _beyond(self, bounds: Array) -> Array:
+        """By how much each bound lowers a mean with each tail, (tails, bounds)."""
+        shapes, scales = self.shapes[:, None], self.scales[:, None]
+        reach = np.maximum(1 + shapes * np.maximum(bounds - self.start, 0.0) / scales, 0.0)
+        with np.errstate(divide="ignore"):
+            powers = np.where(reach > 0, reach ** (1 - 1 / shapes), 0.0)
+        return np.asarray(self.mass * scales / (1 - shapes) * powers, dtype=np.float64)
 
 
 def cut_points(edges: Array, half: float) -> list[int]:

@@ -33,9 +33,9 @@ _PART, _DEVIATIONS = 0.005, 3.0
 _OF_MEAN = 1 / 6
 # This part of the values is a tail, where it has so many deviations. Bounds may go so many coarse cells beyond it.
 _TAIL, _DEVIATIONS_OF_TAIL, _BEYOND = 0.4, 4.0, 1
-# Bounds are chosen for the median of the losses that may be. Where the loss that is exceeded with one chance in twenty makes the
-# error of the mean so many times as large, it is said.
-_CHOSEN, _UPPER, _WORSE = 0.5, 0.95, 1.3
+# Bounds are chosen for the median of the losses that may be. Where the loss that is to be expected makes the error of the mean so
+# many times as large, it is said.
+_CHOSEN, _WORSE = 0.5, 1.1
 # The part of the values that is more than a deviation above the middle.
 _ONE_DEVIATION = 0.16
 # The chance that any empty cell of a look stands out: so small that one in a hundred of a hundred columns has none. And how many
@@ -84,10 +84,10 @@ class FirstLook(Statistic):
     A column that no question gives a domain may be any number. Two tables are released: of signed powers of two, and of finer
     cells in each; of a column between bounds that are known to be too wide, of 32 and 1,024 cells. One record is in one cell of
     each, so that cells cost no noise. The bounds are edges. First those beyond which 0.5 % of the records lie at most on either
-    side, or what a deviation of the noise cannot tell from that. Then they move outwards to where noise and what is lost beyond
-    them make the least error of a mean, with the tails that the cells allow (:mod:`~quietmean.statistics.long_tails`). They go
-    one coarse cell beyond values that stand out at most, and not beyond 0 where no value is seen there. Where no cell stands out
-    nothing is known.
+    side, or what a deviation of the noise cannot tell from that. Then they move outwards
+    to where noise and what is lost beyond them make the least error of a mean, with the tails that the cells allow
+    (:mod:`~quietmean.statistics.long_tails`). They go one coarse cell beyond values that stand out at most, or to 0 where no
+    value is seen beyond. Where no cell stands out nothing is known.
     """
 
     name = "first-look"
@@ -123,7 +123,9 @@ class FirstLook(Statistic):
         if worse or left_out.of_noise[1] > _CUT:
             text = f"up to {left_out.of_noise[1]:.0%} of the values may lie outside of what is proposed"
             if left_out.of_noise[1] <= _CUT:
-                text = f"values that noise hides may lie outside, and make the error of a mean {_WORSE:g} times as large"
+                text = (
+                    f"values that noise hides may lie outside, and make the error of a mean more than {_WORSE:g} times as large"
+                )
             flags.append(Flag(CUT, f"{text}. {ASK_FOR_MORE}", (LOW, HIGH)))
         # What costs next to nothing is more useful as a bound: 0.
         near = _NEAR_ZERO * (highs[0] - lows[0])
@@ -177,18 +179,30 @@ def stands_out(cells: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Fine ``edges`` outwards, negated where they fall, the ``tails``, and how far a deviation reaches."""
+    """Fine ``edges`` outwards, negated where they fall, the ``tails``, and how far a deviation reaches.
+
+    ``end``: no value lies beyond it.
+    """
 
     edges: Array
     tails: FittedTails | None
     deviation: float
+    end: float
 
     def candidates(self, edge: float) -> Array:
-        """This edge, and all farther out."""
-        return np.append(edge, self.edges[self.edges > edge])
+        """This edge, all farther out, and the end where there is one."""
+        farther = self.edges[(self.edges > edge) & (self.edges < self.end)]
+        return np.concatenate([[edge], farther, [self.end] if edge < self.end < math.inf else []])
 
-    def lost(self, edges: Array, chance: float) -> Array:
-        return np.zeros(len(edges)) if self.tails is None else self.tails.lost(edges, chance)
+    def lost(self, edges: Array) -> Array:
+        """By how much a mean is moved by each edge as a bound, as often less as more; not at all by an end that is farther."""
+        lost = np.zeros(len(edges)) if self.tails is None else self.tails.lost(edges, _CHOSEN)
+        # One side that cannot move leaves the other as wide as before: its tails are known as badly.
+        return np.where((edges < self.end) | (edges == edges[0]), lost, 0.0)
+
+    def expected(self, edge: float) -> tuple[float, float]:
+        """By how much on average, and the average of its square."""
+        return (0.0, 0.0) if self.tails is None else self.tails.expected(edge, self.end)
 
 
 class _Look:
@@ -227,7 +241,8 @@ class _Look:
     def span(self) -> tuple[list[float], list[float], Mask, bool] | None:
         """The two edges that are proposed, each with where noise may have moved it, and which fine cells lie outside.
 
-        Then whether tails may lie outside that make the error of a mean 1.3 times as large. None where no cell stands out.
+        Then whether tails are expected outside that make the error of a mean more than 1.1 times as large. None where no cell
+        stands out.
         """
         # The last cell is of what is missing. Cell k is before edge k; the first and the last of these have no end.
         (present, error), weight = self._present, self._released.weight
@@ -274,18 +289,21 @@ class _Look:
             # Where no value below 0 is seen, there are none.
             negative = self._both_signs and self._coarse_edges[least] >= -self._smallest
             places = places[fine[places] >= -self._smallest] if negative else places
-            edges = -fine[places]
+            edges, end = -fine[places], 0.0 if negative else math.inf if self._both_signs else -float(fine[0])
         else:
             places = np.arange(ends[least], ends[min(most + beyond, len(ends) - 1)] + 1)
             positive = self._both_signs and self._coarse_edges[most] <= self._smallest
             places = places[fine[places] <= self._smallest] if positive else places
-            edges = fine[places]
+            edges, end = fine[places], 0.0 if positive else math.inf if self._both_signs else float(fine[-1])
         inside = int(np.flatnonzero(places == ends[least if below else most])[0])
         cells = np.maximum(places[:-1], places[1:])
         parts = self._released.mean(self.fine)[cells] / self._present[0]
         outer = np.append(np.cumsum(parts[:inside][::-1])[::-1], 0.0)
-        start, deviation = (int(np.flatnonzero(outer <= part * max(outer[0], 0.0))[0]) for part in (_TAIL, _ONE_DEVIATION))
-        side = _Side(edges, None, float(edges[deviation] - edges[start]))
+        start = int(np.flatnonzero(outer <= _TAIL * max(outer[0], 0.0))[0])
+        # Within cells values lie evenly, as far as is known.
+        falling = np.minimum.accumulate(outer)[::-1] / max(outer[0], 1 / self._records)
+        near, far = np.interp((_TAIL, _ONE_DEVIATION), falling, edges[: inside + 1][::-1])
+        side = _Side(edges, None, float(far - near), end)
         if outer[start] < _DEVIATIONS_OF_TAIL * error or start > len(edges) - 2:
             return side
         middle = int(np.flatnonzero(outer <= outer[start] / 2)[0])
@@ -300,12 +318,15 @@ class _Look:
     def _with_tails(self, low: float, high: float, sides: tuple[_Side, _Side], error: float) -> tuple[float, float, bool]:
         """The edges at or beyond these with the least error of a mean, and whether more may lie beyond them."""
         below, above = (side.candidates(edge) for side, edge in zip(sides, (-low, high), strict=True))
-        lost = [side.lost(edges, _CHOSEN) for side, edges in zip(sides, (below, above), strict=True)]
+        lost = [side.lost(edges) for side, edges in zip(sides, (below, above), strict=True)]
         noise = _OF_MEAN * error * (below[:, None] + above)
         at, to = np.unravel_index(int(np.argmin((lost[0][:, None] + lost[1]) ** 2 + noise**2)), noise.shape)
-        own = noise[at, to] ** 2 + max(side.deviation for side in sides) ** 2 / self._records
-        more = float(sides[0].lost(below[at : at + 1], _UPPER)[0] + sides[1].lost(above[to : to + 1], _UPPER)[0])
-        return -float(below[at]), float(above[to]), more**2 + own > _WORSE**2 * own
+        low, high = -float(below[at]), float(above[to])
+        # Nobody knows which side loses more: both count together, although they cancel in part.
+        (first, first_square), (last, last_square) = sides[0].expected(-low), sides[1].expected(high)
+        expected = first_square + last_square + 2 * first * last
+        own = noise[at, to] ** 2 + sum(side.deviation**2 for side in sides) / 2 / self._records
+        return low, high, expected > (_WORSE**2 - 1) * own
 
     def _farther(self, first: int, last: int) -> tuple[int, int]:
         """Cells further out that stand out only together with those between."""
