@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.effort import THOROUGH, covering, spread
+from support.forked import Forked
 from support.kinds import KINDS, Kind
 from support.ports import reserved
 
@@ -74,7 +75,7 @@ def own_users(own_folders: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", OwnUser)
 
 
-class OwnUser(subprocess.Popen[Any]):
+class OwnUser(Forked):
     """Who has a key of another name is another user, with a ledger of its own: as parties on machines of their own have."""
 
     def __init__(self, args: Any, *more: Any, **given: Any) -> None:

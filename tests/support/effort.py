@@ -12,9 +12,14 @@ THOROUGH = "thorough"
 _LEAST = 15
 
 
+def is_thorough() -> bool:
+    """Whether everything is tried, as ``make test-all`` does."""
+    return settings.get_current_profile_name() == THOROUGH
+
+
 def examples(thorough: int) -> int:
     """Of ``thorough`` many: all under the profile of that name, a third (at least 15) otherwise."""
-    if settings.get_current_profile_name() == THOROUGH:
+    if is_thorough():
         return thorough
     return min(thorough, max(thorough // 3, _LEAST))
 
