@@ -40,7 +40,7 @@ from quietmean.core.file_kinds import (
 )
 from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
-from quietmean.core.readable import indented, listed
+from quietmean.core.readable import indented
 from quietmean.core.site_options import ConsentOptions
 from quietmean.form import result_page
 from quietmean.node.monitor import now
@@ -442,11 +442,8 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
         return
     for one in judged:
         (warn if one.is_proof else out.print)(one.sentence)
-    for page in of_page.values():
-        if page["signed"]:
-            out.print(f"Members {listed(page['signed'])} signed the page of this result, {page['sha256'][:16]}.")
-        if page["another"]:
-            warn(f"{listed(page['another'])} signed another page than this version makes of this result. Compare the versions.")
+    for sentence, is_warning in drop.of_page(of_page):
+        (warn if is_warning else out.print)(sentence)
 
 
 # A million contributions are named in 80 MB.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -97,6 +97,16 @@ class DropFiles:
         signed = [log for log in self.logs.values() if log.page]
         names = {what: self._names(log for log in signed if (log.page == digest) == same) for what, same in _SIGNED.items()}
         return {"page": {"sha256": digest, **names}} if signed else {}
+
+    @staticmethod
+    def of_page(about: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+        """What :meth:`about_page` says in sentences, and which are warnings."""
+        for page in about.values():
+            if page["signed"]:
+                yield f"Members {listed(page['signed'])} signed the page of this result, {page['sha256'][:16]}.", False
+            if page["another"]:
+                others = listed(page["another"])
+                yield f"{others} signed another page than this version makes of this result. Compare the versions.", True
 
     def judged(self, counted: Collection[str]) -> list[DropJudged]:
         """What became of what each receipt is of. ``counted``: digests of what counts.
