@@ -21,7 +21,7 @@ from quietmean.cli.screens import NEXT, OR, THEN, rows, with_remark
 from quietmean.cli.study_options import NO_TARGET_OPTIONS, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.readable import ShortFact, indented
+from quietmean.core.readable import ShortFact, count_of, indented
 from quietmean.planning.automatic import AUTO, MANY
 from quietmean.protocols import configure
 from quietmean.statistics import INDICATOR
@@ -232,7 +232,7 @@ def _next(path: Path, parties: int | None, records: float | None, such_as: int =
     """
     example = f" --records {such_as}" if records is None else ""
     plan = f"{NEXT}plan --study {quote(str(path))} --parties {parties or 20}{example}"
-    made_up = [*["20 parties"] * (not parties), *[f"{such_as} records"] * (records is None)]
+    made_up = [*["20 parties"] * (not parties), *[count_of(such_as, "record")] * (records is None)]
     lines = with_remark(plan, f"{' and '.join(made_up)} stand for your own numbers") if made_up else [plan]
     return [*lines, f"{THEN}study invite {quote(str(path))}"]
 
