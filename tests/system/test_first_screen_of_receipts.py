@@ -87,27 +87,30 @@ def test_a_receipt_that_states_less_than_it_shows_is_not_ok(shown: Shown) -> Non
     honest = text(shown(LOCAL, 1, certify=target, result={"epsilon": epsilon, "delta": 1e-6}))
     forged = text(shown(LOCAL, 1, certify=target, result={"epsilon": epsilon * 0.9, "delta": 1e-6}))
     assert "NO " not in honest
-    assert "OK The receipt states realised epsilon" in honest
-    assert "NO The receipt states realised epsilon" in forged
+    assert "OK This receipt holds." in honest
+    assert "It states the cost that it had: epsilon" in honest
+    assert "NO This receipt does not hold. It states realised epsilon" in forged
+    assert "OK " not in forged
+    assert "Keep this file, and tell all parties." in forged
     # Of another adversary, or another delta, it states nothing.
     for options in (("--colluding", "2"), ("--delta", "1e-4")):
         assert "states epsilon" not in text(shown(LOCAL, 1, *options, certify=target, result={"epsilon": 0.1, "delta": 1e-6}))
 
 
-def test_equal_parties_are_one_line_and_different_ones_the_worst_five(shown: Shown) -> None:
+def test_equal_parties_are_one_line_and_different_ones_the_worst_three(shown: Shown) -> None:
     assert "for every party" in text(shown(LOCAL, 1))
     lines = shown(LATE, 1)
     assert "for the worst party" in text(lines)
     epsilons = LATE.privacy(1e-6).coalitions(1).epsilon
     worst = sorted(range(9), key=lambda party: -epsilons[party])
     assert f"{NAMES[worst[0]]} " in text(lines)
-    assert sum(text(lines).count(name) for name in NAMES) == 5
-    assert "; 4 other parties with no more" in text(lines)
+    assert sum(text(lines).count(name) for name in NAMES) == 3
+    assert "; 6 other parties with no more" in text(lines)
 
 
 def test_nothing_hidden_is_said_first(shown: Shown) -> None:
     lines = shown(example_execution("gossip", 4, rounds=4), 1)
-    assert any(line.startswith("NO  No privacy") for line in lines)
+    assert any(line.startswith("NO  This receipt does not hold. No privacy") for line in lines)
 
 
 def test_an_attack_says_what_it_could_have_found(shown: Shown) -> None:
@@ -115,14 +118,22 @@ def test_an_attack_says_what_it_could_have_found(shown: Shown) -> None:
     lines = shown(LOCAL, 1, *common, what="attack")
     assert len(lines) <= 8
     assert max(map(len, lines)) <= 80
-    assert text(lines).startswith("Attacked site 1 with what site 0 and site 3 saw, 500 runs of the real code")
+    assert text(lines).startswith("Attacked site 1 with what site 0 and site 3 saw, 500 runs")
     assert "OK  no contradiction (p = " in "\n".join(lines)
-    assert "If the promise is kept, 500 runs find epsilon" in text(lines)
-    assert "With --trials 100000: " in text(lines)
+    assert "An attack that finds nothing proves nothing." in text(lines)
+    assert "9 of 10 attacks notice it (--trials 100000: " in text(lines)
     details = text(shown(LOCAL, 1, *common, "--details", what="attack"))
     assert "mu is at least" in details
     assert "95% confidence" in details
+    assert "if the promise is kept, 500 runs find epsilon" in details
     assert "nothing contradicts the certificate" in details
+
+
+def test_an_attack_does_not_reassure_of_a_promise_that_hides_nothing(shown: Shown) -> None:
+    lines = shown(example_execution("local-dp", 4, sigma=0.05), 1, "--target", "site 1", "--trials", "500", what="attack")
+    assert "OK" not in text(lines)
+    assert "NO Such a promise hides hardly anything:" in text(lines)
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("means", [0, 1])

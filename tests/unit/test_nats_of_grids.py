@@ -143,5 +143,5 @@ def test_two_honest_parties_have_the_figure_of_the_paper(tmp_path: Path, capsys:
     assert found["revealed_variance"] == pytest.approx([0.5049] * 2, abs=5e-4)
     main(["verify", "receipt", str(path), "--corrupt", "2", "--prior-sd", "1", "--details"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "OK At most 0.36 nats a coordinate for every party" in told
+    assert "OK This receipt holds. At most 0.36 nats a coordinate for every party" in told
     assert "at most 0.3516 nats a coordinate (a party's value has 1), which explain at most 0.50" in told

@@ -12,6 +12,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.readable import SCREEN, ShortFact, count_of, delta_shown, epsilon_shown, indented, listed, printable
 from quietmean.privacy import CoalitionCertificate
 from quietmean.privacy.analysis import WORTHLESS, is_worthless
+from quietmean.privacy.guesses import guess_text
 from quietmean.privacy.loss import EXACT
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ MORE = "More      the same command with --details"
 # Where the text of a row begins that says something of a study.
 _ROW = 13
 # So many parties, and so many warnings, of more.
-_WORST, _WARNINGS = 5, 3
+_WORST, _WARNINGS = 3, 3
 # What two computations of one figure may differ by.
 _ROUNDING = 1e-9
+# From this epsilon on a 50:50 guess may be right 999 times in 1,000.
+_HIDES_NOTHING = math.log(999)
 
 
 def with_remark(line: str, remark: str) -> list[str]:
@@ -91,7 +94,7 @@ class ReceiptScreen:
         yield from (f"!   {sentence}" for sentence in disclosures[:_WARNINGS])
         if len(disclosures) > _WARNINGS:
             yield f"!   {len(disclosures) - _WARNINGS} more of these: --details"
-        yield "All this is computed from the receipt alone. It cannot tell whether values or logs were false."
+        yield "The receipt alone cannot tell whether values or logs were false."
         yield f"More   each party's figure, {count_of(len(document['assumptions']), 'assumption')}: --details"
 
     def _against(self) -> str:
@@ -118,7 +121,20 @@ class ReceiptScreen:
         return self.analysis.terms.charge(self.certificate.max_mu).delta_below
 
     def _verdict(self) -> Iterator[str]:
-        """What holds of what was promised, or what does not."""
+        """Whether the receipt holds; then what the cost means, the other findings, and what to do where it does not hold."""
+        findings = [*self._kept(), *self._as_stated()]
+        failed = [text for held, text in findings if not held]
+        lead, *rest = [*failed, *(text for held, text in findings if held)]
+        yield f"{NO}This receipt does not hold. {lead}" if failed else f"{OK}This receipt holds. {lead}"
+        found = self.certificate.max_epsilon
+        if self.hints.nats is None and math.isfinite(found):
+            yield f"{BELOW}{guess_text(found, self.analysis.delta, unit_of(self.raw))}"
+        yield from (f"{BELOW}{text}" for text in rest)
+        if failed:
+            yield f"{BELOW}Do not rely on what it promises. Keep this file, and tell all parties."
+
+    def _kept(self) -> Iterator[tuple[bool, str]]:
+        """What was promised of the cost: whether it holds, and a sentence."""
         found, promised = self.certificate.max_epsilon, self.document.get("epsilon_a_priori")
         shown = f"epsilon {epsilon_shown(found)} (delta {delta_shown(self.analysis.delta, self._below)})"
         who = "for every party" if self._equal else "for the worst party"
@@ -129,35 +145,35 @@ class ReceiptScreen:
                 return
         target = self.hints.epsilon if self._of_target and self.hints.nats is None else None
         if math.isinf(found):
-            yield f"{NO}No privacy: nothing bounds what they learn of a party ({shown})."
+            yield False, f"No privacy: nothing bounds what they learn of a party ({shown})."
         elif promised is not None and _above(found, promised):
-            yield f"{NO}{again}. That is more than the guaranteed epsilon {epsilon_shown(promised)}."
+            yield False, f"{again}. That is more than the guaranteed epsilon {epsilon_shown(promised)}."
         elif target is not None and _above(found, target):
-            yield f"{NO}{again}. That is above the target epsilon {epsilon_shown(target)}."
+            yield False, f"{again}. That is above the target epsilon {epsilon_shown(target)}."
         elif promised is not None and not math.isinf(promised):
-            yield f"{OK}{again}, as promised (<= {epsilon_shown(promised)})."
+            yield True, f"{again}, as promised (<= {epsilon_shown(promised)})."
         else:
             within = f", within the target epsilon {epsilon_shown(target)}" if target is not None else ""
-            yield f"{OK}{again}{within}. Nothing was guaranteed beforehand."
-        yield from self._as_stated(found)
+            yield True, f"{again}{within}. Nothing was guaranteed beforehand."
 
-    def _as_stated(self, found: float) -> Iterator[str]:
-        """A receipt that states less than what is recomputed of the same adversary."""
-        result = self.raw.get("result")
+    def _as_stated(self) -> Iterator[tuple[bool, str]]:
+        """A receipt that states less than what is recomputed of the same adversary does not hold."""
+        found, result = self.certificate.max_epsilon, self.raw.get("result")
+        if math.isinf(found) and self.hints.nats is not None:
+            return
         if not (self._of_target and isinstance(result, Mapping) and isinstance(self.certificate, CoalitionCertificate)):
             return
         stated = result.get("epsilon")
         if not isinstance(stated, int | float) or result.get("delta") != self.analysis.delta:
             return
         if not _above(found, stated):
-            yield f"{OK}The receipt states realised epsilon {epsilon_shown(stated)}, not less than computed here."
+            yield True, f"It states the cost that it had: epsilon {epsilon_shown(stated)}, not less than computed here."
             return
         least = self.certificate.exhaustive or self.document["numbers"] == EXACT or _above(self.certificate.at_least, stated)
-        yield (
-            f"{NO}The receipt states realised epsilon {epsilon_shown(stated)}, which is less than what it shows."
-            if least and self.certificate.found is None
-            else f"{BELOW}The receipt states realised epsilon {epsilon_shown(stated)}. The bound here is not as close."
-        )
+        if least and self.certificate.found is None:
+            yield False, f"It states realised epsilon {epsilon_shown(stated)}, which is less than what it shows."
+        else:
+            yield True, f"It states realised epsilon {epsilon_shown(stated)}. The bound here is not as close."
 
     @property
     def _of_target(self) -> bool:
@@ -165,18 +181,19 @@ class ReceiptScreen:
         size = self.certificate.size if isinstance(self.certificate, CoalitionCertificate) else None
         return size == self.hints.colluding and self.analysis.delta == self.hints.delta
 
-    def _nats(self) -> Iterator[str]:
+    def _nats(self) -> Iterator[tuple[bool, str]]:
         """Mutual information of the worst party, and what was asked for."""
         document = self.document
         worst = max((float(nats) for nats in document.get("mutual_information_nats", ())), default=math.inf)
         target = self.hints.nats
         within = "" if target is None else f", target {target:g}"
+        most = f"At most {epsilon_shown(worst)} nats a coordinate for every party"
         if target is not None and _above(worst, target):
-            yield f"{NO}At most {epsilon_shown(worst)} nats a coordinate for every party. That is above the target {target:g}."
+            yield False, f"{most}. That is above the target {target:g}."
         else:
-            yield f"{OK}At most {epsilon_shown(worst)} nats a coordinate for every party{within}"
+            yield True, f"{most}{within}."
         if target is not None:
-            yield f"{BELOW}This is an average over values, not differential privacy (epsilon is infinite)."
+            yield True, "This is an average over values, not differential privacy (epsilon is infinite)."
 
     @property
     def _equal(self) -> bool:
@@ -208,16 +225,33 @@ class ReceiptScreen:
             yield f"{BELOW}A party's records together are not protected, nor is one of them."
         elif math.isinf(whole):
             yield f"{BELOW}A party's records together are not protected. Only a study with --unit party does that."
+        elif says_nothing(whole):
+            yield f"{BELOW}A party's records together are not protected (epsilon {epsilon_shown(whole)})."
         else:
             yield f"{BELOW}The receipt states epsilon {epsilon_shown(whole)} for all records of one party together."
+
+
+def unit_of(raw: Mapping[str, Any]) -> str:
+    """Return what a receipt protects one of; "party" where it says nothing."""
+    result = raw.get("result")
+    stated = result.get("certificate") if isinstance(result, Mapping) else None
+    unit = stated.get("unit") if isinstance(stated, Mapping) else None
+    return str(unit) if unit in list(PrivacyUnit) else str(PrivacyUnit.PARTY)
 
 
 def _above(found: float, limit: float) -> bool:
     return found > limit * (1 + _ROUNDING) + _ROUNDING
 
 
+def says_nothing(epsilon: float) -> bool:
+    """Whether a guess between two values may be right 999 times in 1,000, or more."""
+    return epsilon >= _HIDES_NOTHING
+
+
 def _if_all_others(alone: float, promised: APriori | None) -> str:
     if math.isinf(alone):
         return "If all others collude, nothing bounds what they learn."
+    if says_nothing(alone):
+        return f"If all others collude, hardly anything is protected (epsilon {epsilon_shown(alone)})."
     named = f" ({WORTHLESS})" if is_worthless(alone, promised) else ""
     return f"If all others collude: epsilon {epsilon_shown(alone)}{named}"

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import NO, OK, print_json, print_lines, progress
-from quietmean.cli.screens import BELOW, rows, show_first
+from quietmean.cli.screens import BELOW, rows, says_nothing, show_first, unit_of
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_as, read_json
 from quietmean.core.party import PartyId
@@ -31,6 +31,7 @@ from quietmean.core.readable import (
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary
 from quietmean.privacy.coalitions import Effort
+from quietmean.privacy.guesses import guess_text
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import Hints
 from quietmean.randomness import Seed
@@ -349,37 +350,38 @@ def attack_command(
     if json:
         print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})
         return
-    screen = _attacked(result, adversary, names, time.monotonic() - began)
+    screen = _attacked(result, adversary, names, unit_of(raw), time.monotonic() - began)
     show_first(screen, details, lambda: _show(result, names))
 
 
-def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], seconds: float) -> list[str]:
-    """The first screen of an attack: what it found, what is promised, and what so many trials could have found."""
+def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], unit: str, seconds: float) -> list[str]:
+    """The first screen of an attack: what it found, what is promised, and what so many trials could have noticed."""
     saw = [" and ".join(party_text(party, names) for party in sorted(adversary.corrupt))] if adversary.corrupt else []
     saw += [count_of(len(adversary.observed), "intercepted message")] if adversary.observed else []
     seen = f"{saw[0]} saw{f' and {saw[1]}' if saw[1:] else ''}" if adversary.corrupt else (saw or ["is published"])[0]
-    power, closer = result.power, result.closer
+    power, closer, certified = result.power, result.closer, result.epsilon_certified
     lines = [
-        f"Attacked {party_text(result.target, names)} with what {seen}, {power.trials:,} runs of the real code, {seconds:.0f} s.",
+        f"Attacked {party_text(result.target, names)} with what {seen}, {power.trials:,} runs, {seconds:.0f} s.",
         f"  found     a leak of epsilon {_short(result.epsilon_lower)} or more    promised  at most epsilon "
-        + epsilon_shown(result.epsilon_certified),
+        + epsilon_shown(certified),
     ]
     p = f"p = {result.p_value_exceeds:.2g}"
     if result.flagged:
         lines.append(f"{NO}This build leaks more than its certificate says ({p}).")
-    elif math.isinf(result.epsilon_certified):
+    elif math.isinf(certified):
         lines.append(f"{NO}The certificate promises nothing here, so nothing can contradict it.")
+    elif says_nothing(certified):
+        lines.append(f"{NO}Such a promise hides hardly anything: no contradiction ({p}).")
     else:
-        lines.append(f"{OK}no contradiction ({p}): the attack found no more than is promised")
-    noticed = f" If epsilon {epsilon_shown(power.epsilon_noticed)} leaks, 9 of 10 attacks contradict it."
-    more = f" and {epsilon_shown(closer.epsilon_noticed)}"
-    known = not math.isinf(power.epsilon_noticed)
-    text = (
-        f"If the promise is kept, {power.trials:,} runs find epsilon {_short(power.epsilon_found)} at most."
-        f"{noticed if known else ''} "
-        f"With --trials {closer.trials}: {_short(closer.epsilon_found)}{more if known else ''}."
-    )
-    return [*lines, f"{BELOW}{text}"]
+        lines.append(f"{OK}no contradiction ({p}). An attack that finds nothing proves nothing.")
+    if not math.isinf(certified):
+        lines.append(f"{BELOW}Promised: {guess_text(certified, result.delta, unit)}")
+    if not math.isinf(power.epsilon_noticed):
+        lines.append(
+            f"{BELOW}If epsilon {epsilon_shown(power.epsilon_noticed)} leaks, 9 of 10 attacks notice it "
+            f"(--trials {closer.trials}: {epsilon_shown(closer.epsilon_noticed)})."
+        )
+    return lines
 
 
 def _short(bound: float) -> str:
@@ -406,6 +408,9 @@ def _show(result: AttackResult, names: Sequence[str]) -> None:
         print_lines(["the certificate promises nothing here, and the attack can only show as much as its trials allow"])
     else:
         print_lines([f"nothing contradicts the certificate (p = {result.p_value_exceeds:.2g})"])
+    power, closer = result.power, result.closer
+    most = f"if the promise is kept, {power.trials:,} runs find epsilon {_short(power.epsilon_found)} at most"
+    print_lines([f"{most} (--trials {closer.trials}: {_short(closer.epsilon_found)})"])
 
 
 def _down(value: float) -> str:
