@@ -116,7 +116,12 @@ privacy_lines <- function(x) {
     said <- "no bound, neither guaranteed nor realised"
   }
   whole <- identical(number_of(certificate$whole_party_epsilon), Inf)
-  c(paste("Privacy  ", said), if (whole) paste0("! SITE       All ", promise$unit, "s of one site together are not protected."))
+  each <- if (is.finite(promise$epsilon.guaranteed) || is.finite(promise$epsilon.realised)) {
+    paste0("Each ", promise$unit, " is protected. A site as a whole is not.")
+  } else {
+    "A site as a whole is not protected."
+  }
+  c(paste("Privacy  ", said), if (whole) paste("! SITE      ", each))
 }
 
 # Registered where ggplot2 is loaded.

@@ -122,9 +122,13 @@ def test_what_must_not_be_missed_is_on_the_first_screen(name: str, unit: str, co
         assert privacy in usual or not math.isfinite(min(promised, outcome.epsilon))
         epsilon = promised if math.isfinite(promised) else outcome.epsilon
         # Randomised response reaches it.
-        right = re.findall(rf"A 50:50 guess about one {unit} is right at most (\d+) times in 100\.", usual)
-        least = 100 / (1 + math.exp(-epsilon))
-        assert math.isinf(epsilon) or "nearly always" in usual or least <= int(*right) <= least + 1.01
+        right = re.findall(rf"50:50 guess about one {unit} (?:is right at most|may be right) ([\d,]+) times in ([\d,]+)\.", usual)
+        least = 1 / (1 + math.exp(-epsilon))
+        for times, every in right:
+            most, step = int(times.replace(",", "")), int(every.replace(",", ""))
+            assert least * step <= most <= least * step + 1.01
+        assert len(right) == math.isfinite(epsilon)
+        assert ("Weak: a 50:50" in usual) is (math.isfinite(epsilon) and math.ceil(100 * least + 1e-5) >= 95)
         assert ("50:50" in usual) is math.isfinite(epsilon)
     else:
         assert "Privacy none" in usual

@@ -146,7 +146,7 @@ def test_the_screen_has_the_answer_first_and_keeps_to_its_width(
     main(line)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["statistic", "estimate"]
-    assert "true, private" in lines[0]
+    assert "true (private)" in lines[0]
     assert any(row.lstrip().startswith("age") for row in lines[:8])
     assert any(row.startswith("Privacy   epsilon 9.00 (delta 1e-6) per record, guaranteed, against any 1 of 5") for row in lines)
     assert [row for row in lines if len(row) > 80 and str(tmp_path) not in row] == []

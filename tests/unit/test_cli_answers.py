@@ -49,7 +49,7 @@ def test_nothing_odd_is_printed(texts: tuple[str, ...], noise: float, local: boo
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if WRONG.search(line)] == []
     assert [line for line in lines if len(line) > 80] == []
-    assert any(line.endswith(("true, private", "true,")) or "; true, private " in line for line in lines) == local
+    assert any(line.endswith(("true (private)", " true")) or "; true (private) " in line for line in lines) == local
     if len(texts) == 2:
         assert [line.split()[0] for line in lines[1:3]] == ["mean(x)", "mean(y)"]
     # One line for many flags of a kind, and one for many terms that the noise hides.
@@ -92,7 +92,9 @@ def test_where_all_the_rest_is_fits_the_screen_and_can_be_pasted(length: int, ca
 def test_what_noise_hides_comes_with_what_to_change() -> None:
     receipt = json.loads(json.dumps(finished("mean(x)", "linear-regression(y ~ x)", noise=60.0).receipt(), default=str))
     (hidden,) = [line for line in " ".join(" ".join(first_screen(receipt)).split()).split("! ") if line.startswith("HIDDEN")]
-    assert "Ask for a larger epsilon or more records." in hidden
+    assert "Ask for more records or a larger epsilon (it protects less)." in hidden
+    # The question as it is typed: with the bounds that the study stated.
+    assert "Or try glm(y in 0..10 ~ x in 0..10, family=gaussian): its noise" in hidden
 
 
 @pytest.mark.parametrize("text", EVERY_KIND)
@@ -207,7 +209,7 @@ def test_a_run_is_named_by_its_folder_too(tmp_path: Path, capsys: pytest.Capture
 def test_a_hidden_regression_says_which_model_has_noise_at_the_scale_of_the_data(asked: str, instead: str) -> None:
     """None does that takes no condition and no weights: it would be of other records."""
     text = what_is_hidden([hidden_term(asked, asked.partition("(")[0], "age")], 2)
-    assert (f"Try {instead}: its noise is at the scale of the data." in text) == bool(instead)
+    assert (f"Or try {instead}: its noise is at the scale of the data, not of the bounds." in text) == bool(instead)
     assert ("glm(" in text) == bool(instead)
     if instead:
         # It is a question as it stands.

@@ -110,8 +110,7 @@ def test_what_a_page_says_stands_in_its_data_and_who_reads_everything_comes_firs
     assert any("keeps no budget" in text for text in about["always"])
     (costs,) = [text for key, text in about["terms"] if key == "costs"]
     assert costs.startswith("epsilon 8.00 per record")
-    # Of an epsilon of 8 there is nothing better to say.
-    assert any(text.endswith("may be right nearly always: the noise hides little of one answer.") for text in about["always"])
+    assert any(text.endswith("may be right 9,997 times in 10,000: the protection is weak.") for text in about["always"])
 
 
 def test_what_a_cost_means_is_said_in_odds_that_are_a_bound(tmp_path: Path) -> None:

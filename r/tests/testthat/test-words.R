@@ -31,7 +31,7 @@ test_that("what was realised is said where nothing was guaranteed", {
   expect_equal(privacy_lines(result(1.001, 0.9, 3)), "Privacy   epsilon 1.01 (delta 1e-6) per record, guaranteed, against any 2")
   expect_match(privacy_lines(result("inf", 1.321, 3)), "epsilon 1.33 realised .*; nothing was guaranteed")
   expect_match(privacy_lines(result(NULL, "inf", 3)), "no bound, neither guaranteed nor realised")
-  expect_match(privacy_lines(result(1, 1, "inf"))[[2]], "! SITE +All records of one site")
+  expect_match(privacy_lines(result(1, 1, "inf"))[[2]], "! SITE +Each record is protected\\. A site as a whole is not")
 })
 
 test_that("what is read is one file with a result", {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quietmean.privacy.guesses import times_right
+from quietmean.privacy.guesses import is_weak, odds
 from quietmean.statistics import Columns, Statistic
 from quietmean.statistics.names import names_of
 from quietmean.studies.agreement.sealed import Sealed
@@ -17,13 +17,15 @@ def asked_by(sealed: Sealed) -> str:
 def odds_of(sealed: Sealed, epsilon: float, delta: float) -> list[str]:
     """What a cost means, for who knows no epsilon."""
     terms = sealed.study.committee
-    return _odds(times_right(epsilon, delta), *((0, 0) if terms is None else (terms.colluding, terms.members)))
+    return _odds(odds(epsilon, delta), *((0, 0) if terms is None else (terms.colluding, terms.members)))
 
 
-def _odds(right: int, colluding: int, members: int) -> list[str]:
+def _odds(guesses: tuple[int, int], colluding: int, members: int) -> list[str]:
     guess = "Somebody who sees the result may guess which of two answers you gave."
-    if right >= 100:
-        return [f"{guess} That guess may be right nearly always: the noise hides little of one answer."]
+    right, times = guesses
+    if is_weak(right, times):
+        often = "every time" if right == times else f"{right:,} times in {times:,}"
+        return [f"{guess} That guess may be right {often}: the protection is weak."]
     bound = f"That guess is right at most {right} times in 100, where blind luck gives 50."
     holds = f"This holds even if they know all other answers, and work with {colluding} of the {members} members."
     return [f"{guess} {bound}", holds]

@@ -6,9 +6,12 @@ import math
 
 from quietmean.core.readable import Phrase, phrase
 
+# From so many guesses in 100 on the protection is called weak; and of how many times a guess may be right, at most.
+_WEAK, _MOST_TIMES = 95, 1_000_000
 
-def times_right(epsilon: float, delta: float) -> int:
-    """How often of 100 times somebody is right at most who sees a result and guesses which of two answers one person gave.
+
+def times_right(epsilon: float, delta: float, times: int = 100) -> int:
+    """How often of so many ``times`` is right at most who sees a result and guesses which of two answers one person gave.
 
     Beforehand both answers are as likely; whatever else that somebody knows. For a result that is (``epsilon``, ``delta``)
     differentially private where one person's answer is replaced, both answers' chances of any set of results differ in total
@@ -16,12 +19,30 @@ def times_right(epsilon: float, delta: float) -> int:
     Oh and Viswanath 2015, The composition theorem for differential privacy).
     """
     small = math.exp(-epsilon)
-    return min(100, math.ceil(100 * (1 + delta * small) / (1 + small) + 1e-9))
+    return min(times, math.ceil(times * (1 + delta * small) / (1 + small) + 1e-9))
 
 
 def guess_text(epsilon: float, delta: float, unit: str) -> Phrase:
     """What a finite ``epsilon`` at ``delta`` means for one ``unit``, in a sentence."""
-    right = times_right(epsilon, delta)
-    if right >= 100:
-        return phrase("A 50:50 guess about one {unit} may be right nearly always.", unit=unit)
-    return phrase("A 50:50 guess about one {unit} is right at most {right} times in 100.", unit=unit, right=f"{right}")
+    right, times = odds(epsilon, delta)
+    if not is_weak(right, times):
+        return phrase("A 50:50 guess about one {unit} is right at most {right} times in 100.", unit=unit, right=f"{right}")
+    if right == times:
+        return phrase("Weak: a 50:50 guess about one {unit} may be right every time.", unit=unit)
+    return phrase(
+        "Weak: a 50:50 guess about one {unit} may be right {right} times in {all}.",
+        unit=unit, right=f"{right:,}", all=f"{times:,}",
+    )  # fmt: skip
+
+
+def odds(epsilon: float, delta: float) -> tuple[int, int]:
+    """How often a guess is right at most, and of how many times: of 100, or of so many that it is not always right."""
+    times = 100
+    while (right := times_right(epsilon, delta, times)) == times < _MOST_TIMES:
+        times *= 10
+    return right, times
+
+
+def is_weak(right: int, times: int) -> bool:
+    """Is a guess right so often that the protection is weak: 19 times in 20, or more?"""
+    return 100 * right >= _WEAK * times

@@ -174,7 +174,11 @@ def screen_of(receipt: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     marks = [
         *(marked("AWAY", f"{listed(absent)} took no part: not in at the start.") if absent else []),
         *(marked("AWAY", f"Not in every mean: {listed(missed)}.") if missed else []),
-        *([] if cost["unit"] == PrivacyUnit.PARTY else marked("SITE", "All records of one site together are not protected.")),
+        *(
+            []
+            if cost["unit"] == PrivacyUnit.PARTY
+            else marked("SITE", f"Each {cost['unit']} is protected. A site as a whole is not.")
+        ),
     ]
     return [*indented("", begun, 0), *(line for row in rows for line in indented(*row))], marks
 

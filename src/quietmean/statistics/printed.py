@@ -28,7 +28,7 @@ from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term
 
 NOT_REACHED = "not reached"
 # The heads of columns: of standard errors, and of values without noise where all parties are on one machine.
-NOISE_ERROR, TRUTH = "standard error of noise", "true, private"
+NOISE_ERROR, TRUTH = "standard error of noise", "true (private)"
 # How an estimate begins that is an upper end only.
 _UP_TO = "< "
 # Flags of terms that have no estimate but an informative interval.

@@ -46,6 +46,12 @@ def _values_of(text: str) -> list[str]:
     return found
 
 
+def with_domains(text: str, columns: Iterable[Column]) -> str:
+    """The question of complete records as it can be typed: with the domain of each of these columns that is no transform."""
+    own = [column.model_copy(update={"missing": INDICATOR}) for column in columns if not column.origin]
+    return _with_domains(text, {column.name: column for column in own})
+
+
 def _with_domains(text: str, columns: Mapping[str, Column]) -> str:
     """The statistic with the domain of each of these columns where it is first named."""
     left = dict(columns)

@@ -160,6 +160,11 @@ class Ended:
         return [term for term in self.terms if shown(term).estimate == HIDDEN]
 
     @property
+    def by_rounds(self) -> dict[str, str]:
+        """The questions to type for models by rounds, by the statistics of which noise hides a term."""
+        return {str(each["name"]): str(each["by_rounds"]) for each in self.statistics if "by_rounds" in each}
+
+    @property
     def nobodys(self) -> str:
         """The sentence that no party has a record of any answer; "" where one has."""
         said = {str(message) for document in self.statistics for message in document.get("messages", ())}
@@ -256,7 +261,9 @@ def _false(end: Ended) -> str:
 
 
 def _whole_site(end: Ended) -> str:
-    return phrase("All {counted} of one site together are not protected.", counted=phrase(end.counted))
+    if not math.isfinite(min(end.promised, end.spent)):
+        return phrase("A site as a whole is not protected.")
+    return phrase("Each {unit} is protected. A site as a whole is not.", unit=phrase(end.unit))
 
 
 # Each stands directly below the answer where its predicate holds, in this order.
@@ -296,7 +303,7 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
     AlwaysFact(
         "HIDDEN",
         lambda end: end.nobodys or end.hidden,
-        lambda end: end.nobodys or what_is_hidden(end.hidden, len(end.terms)),
+        lambda end: end.nobodys or what_is_hidden(end.hidden, len(end.terms), end.by_rounds),
     ),
     AlwaysFact("CLIPPED", lambda end: end.here, lambda end: "; ".join(end.here)),
     AlwaysFact(
@@ -422,7 +429,7 @@ def privacy_means(end: Ended) -> str:
 def _protocol(end: Ended) -> str:
     trust, over = end.certificate.get("trust"), end.result.get("over_curator")
     name = f"{end.receipt.get('protocol', '')}{f', {trust}' if trust else ''}."
-    return f"{name} Error {plain(over, 3)} x that of a trusted curator." if over else name
+    return f"{name} Noise {plain(over, 3)} x what pooled data would need." if over else name
 
 
 def _checked(end: Ended) -> tuple[str, str]:

@@ -141,7 +141,7 @@ class Forecast:
     @property
     def instead(self) -> dict[str, str]:
         """The question to type in place of one that is asked, where that has a smaller error."""
-        return {asked: choice.better for asked, choice in self._asked_choices if choice.better not in ("", asked)}
+        return {asked: choice.typed(choice.better) for asked, choice in self._asked_choices if choice.better not in ("", asked)}
 
     @property
     def better(self) -> list[str]:

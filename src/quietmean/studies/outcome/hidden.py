@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from quietmean.core.readable import chained, counted_phrase, phrase
 from quietmean.statistics.estimate import SMALL_CELL
@@ -29,8 +29,11 @@ def and_more(names: Sequence[str]) -> str:
     return listed if more <= 0 else phrase("{listed} and {more} more", listed=listed, more=f"{more}")
 
 
-def what_is_hidden(hidden: Sequence[Term], every: int) -> str:
-    """Which of ``every`` term are ``hidden``, why, and what would show more."""
+def what_is_hidden(hidden: Sequence[Term], every: int, typed: Mapping[str, str] | None = None) -> str:
+    """Which of ``every`` term are ``hidden``, why, and what would show more.
+
+    ``typed``: the question of a model by rounds that asks the same as a statistic, by its name, with all bounds.
+    """
     # A ratio itself is not too small: a count in it is.
     ratios = [term for term in hidden if SMALL_CELL in term.flags]
     others = [term for term in hidden if term not in ratios]
@@ -47,16 +50,14 @@ def what_is_hidden(hidden: Sequence[Term], every: int) -> str:
     if others:
         of = {"hidden": f"{len(others)}", "all": f"{every}"}
         said.append(phrase("The noise hides {hidden} of the {all} values: {names}.", names=_names(others), **of))
-    if rounds := next((question for term in hidden if (question := asked_by_rounds(term.name))), ""):
-        said.append(phrase("Try {question}: its noise is at the scale of the data.", question=rounds))
-    if not any(map(_may_have_levels, hidden)):
-        return phrase(
-            "{said} Ask for a larger epsilon or more records. Asking again costs privacy again.", said=chained(said, " ")
-        )
-    return phrase(
-        "{said} Ask for a larger epsilon, more records or fewer levels. Asking again costs privacy again.",
-        said=chained(said, " "),
-    )
+    if any(map(_may_have_levels, hidden)):
+        said.append(phrase("Ask for fewer levels, more records or a larger epsilon (it protects less)."))
+    else:
+        said.append(phrase("Ask for more records or a larger epsilon (it protects less)."))
+    whole = typed or {}
+    if rounds := next((question for term in hidden if (question := whole.get(term.name) or asked_by_rounds(term.name))), ""):
+        said.append(phrase("Or try {question}: its noise is at the scale of the data, not of the bounds.", question=rounds))
+    return chained([*said, phrase("Asking again costs privacy again.")], " ")
 
 
 def _may_have_levels(term: Term) -> bool:

@@ -18,10 +18,12 @@ from quietmean.core.errors import InputError
 from quietmean.core.lazy import fitted_instead
 from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text
 from quietmean.statistics.allocation import USUAL_SPREAD
+from quietmean.statistics.columns import Column
 from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.models import asked_by_rounds
+from quietmean.statistics.question_texts import with_domains
 from quietmean.statistics.simulated import half_of
 from quietmean.statistics.tails import Z
 from quietmean.studies.agreement.study import StudyTerms
@@ -39,6 +41,7 @@ class OneOrRounds:
     ``errors``: the whole error of each in the term that the first is judged by, as a standard deviation: from noise, from
     sampling, and off the answer of all records. It is infinite where noise hides most answers. ``epsilon``: what the rounds would
     cost, where the regression has a part of the budget. ``assumed``: whether a column spreads as nobody stated.
+    ``columns``: whose bounds a question that is to be typed has.
     """
 
     one: str
@@ -46,6 +49,7 @@ class OneOrRounds:
     errors: tuple[float, float]
     epsilon: float | None = None
     assumed: bool = False
+    columns: tuple[Column, ...] = ()
 
     @property
     def better(self) -> str:
@@ -55,14 +59,18 @@ class OneOrRounds:
             return ""
         return self.one if one < rounds else self.by_rounds
 
+    def typed(self, question: str) -> str:
+        """A question with the bounds of its columns, as it can be typed."""
+        return with_domains(question, self.columns)
+
     def sentence(self, asked: str) -> str:
         """What is better than the question that is asked, or how the other compares with it."""
         other, mine = (self.by_rounds, self.errors) if asked == self.one else (self.one, self.errors[::-1])
         cost = f" with epsilon {bound_text(self.epsilon)}" if self.epsilon and other == self.by_rounds else ""
         spread = f", if standard deviations are {percent_text(USUAL_SPREAD)} of the range" if self.assumed else ""
         if self.better in ("", asked) and not math.isfinite(mine[1]):
-            return f"{asked} is the better question: noise would hide the answer of {other}{spread}"
-        said = f"{other}{cost} would have an interval of about {_reach(mine[1])}"
+            return f"{asked} is the better question: noise would hide the answer of {self.typed(other)}{spread}"
+        said = f"{self.typed(other)}{cost} would have an interval of about {_reach(mine[1])}"
         if not math.isfinite(mine[0]):
             return f"{said}, and noise hides this one{spread}"
         return f"{said} in place of {_reach(mine[0])}{spread}"
@@ -88,7 +96,7 @@ def compared(study: StudyTerms, regression: Regression, one: Expectation, partie
     fitted = list(rounds.answers(model, USUAL_SPREAD, 1.0, 1.0, rounds.most_drawn(_DRAWN)))
     errors = (whole_error(drawn, place, float(truth[place])), whole_error(fitted, place, float(truth[place])))
     part = None if workload.budget_part(regression) == 1 else rounds.model.epsilon_of_all
-    return OneOrRounds(regression.text, question, errors, part, bool(one.assumed(regression)))
+    return OneOrRounds(regression.text, question, errors, part, bool(one.assumed(regression)), tuple(workload.columns))
 
 
 def whole_error(answers: Sequence[Estimates], place: int, truth: float) -> float:

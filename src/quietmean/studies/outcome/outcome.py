@@ -33,6 +33,8 @@ from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
 from quietmean.statistics.estimate import in_part, known
 from quietmean.statistics.kinds.first_look import FirstLook
+from quietmean.statistics.models import asked_by_rounds
+from quietmean.statistics.question_texts import with_domains
 from quietmean.studies.agreement.first_look import LookBudget
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence, checked_text
@@ -214,7 +216,7 @@ class StudyOutcome:
             "parties_counted": self.parties_counted,
             "without": np.flatnonzero(~self.execution.contributors()).tolist(),
             "over_curator": known(self.over_curator),
-            "statistics": [answer.to_json() for answer in self.answers],
+            "statistics": [{**answer.to_json(), **self._by_rounds(answer)} for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
             **({} if nats is None else {"nats": nats}),
             **({} if self.gate is None else {"gate": gate_summary(self.gate)}),
@@ -231,6 +233,11 @@ class StudyOutcome:
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
         """Write :meth:`receipt` to a file. Raises :class:`InputError` for another file that is there; see :func:`receipt_at`."""
         receipt_at(path, origin).write_json(self.receipt(origin))
+
+    def _by_rounds(self, answer: Answer) -> dict[str, str]:
+        """The question to type for a model by rounds, where the noise hides a term of a regression."""
+        question = asked_by_rounds(answer.statistic.text) if np.isnan(answer.estimates.value).any() else ""
+        return {"by_rounds": with_domains(question, self.workload.columns)} if question else {}
 
     def receipt(self, origin: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The execution, how to certify it, and the public result. ``origin``: the party and study, an additional entry."""

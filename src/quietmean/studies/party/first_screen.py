@@ -227,9 +227,9 @@ def _no_privacy(agreed: Agreement) -> str:
 
 
 def _site(agreed: Agreement) -> str:
-    if _of_persons(agreed):
-        return phrase("Your site's people together are not protected: its mean may show.")
-    return phrase("Your site's records together are not protected: its mean may show.")
+    if not _is_private(agreed) or agreed.target.nats is not None or _unpromised(agreed):
+        return phrase("Your site as a whole is not protected: its mean may show.")
+    return phrase("Each {unit} is protected. Your site is not: its mean may show.", unit=phrase(str(agreed.target.unit)))
 
 
 def _people(agreed: Agreement) -> str:
