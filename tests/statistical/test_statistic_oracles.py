@@ -128,7 +128,12 @@ def test_table_1_is_printed() -> None:
     assert {"p", "smd"} <= set(table[0])
     rows = [line["row"] for line in table]
     assert rows[:2] == ["age, mean (SD)", "age, missing, n (%)"]
-    assert "race = p, n (%)" in rows
+    # What is said of all levels stands above them.
+    place = rows.index("race, n (%)")
+    assert rows[place + 1] == "  race = p"
+    assert {"p", "smd"} <= set(table[place])
+    assert not {"p", "smd"} & {key for line in table[place + 1 : place + 4] for key in line}
+    assert summary["without_sign"] == ["site", "race", "cause"]
     sick = ILL[ARM == 0]
     (ill,) = [line for line in table if line["row"] == "ill = yes, n (%)"]
     assert ill["cells"]["a"] in (f"{sick.sum():.0f} ({100 * sick.mean():.{decimals}f})" for decimals in (0, 1))

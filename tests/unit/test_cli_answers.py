@@ -226,7 +226,7 @@ def test_a_table_1_is_printed_as_in_a_paper() -> None:
     assert re.search(r" yes no \(n = [\d,]+\) +yes yes \(n = [\d,]+\) +p +SMD$", heads), heads
     (shares,) = (line for line in lines if line.startswith("    other = yes, n (%)"))
     assert len(re.findall(r"\d+ \(\d[\d.]*\)", shares)) == 2, shares
-    assert lines[-1] == "    smd (in standard deviations): yes yes minus no"
+    assert lines[-1] == "    smd (standardised mean difference): yes yes minus no"
 
 
 @pytest.mark.parametrize("asked", ["survival(y, yes, bins=16)", "cdf(y, bins=16)", "quantiles(y, 0.2 0.4 0.6, bins=8)"])
@@ -246,4 +246,10 @@ def test_many_numbers_with_an_upper_end_alone_are_one_line() -> None:
     ends = [term.upper for term in terms_of(document) if term.upper is not None]
     assert len(ends) > 3
     few = [line for line in lines_of("crosstab(cause, arm)") if re.search(r" < \d+( |$)", line)]
-    assert [" ".join(line.split()[:6]) for line in few] == [f"each of {len(ends)} more < {max(ends):,.0f}"[:40]]
+    assert [" ".join(line.split()[:7]) for line in few] == [f"each of {len(ends)} more counts < {max(ends):,.0f}"]
+    # Where they are of missing values alone, the line says so.
+    (document,) = finished("crosstab(cause, yes)", noise=0.3).to_json()["statistics"]
+    labels = [term.label for term in terms_of(document) if term.upper is not None]
+    assert all("missing" in label for label in labels)
+    (told,) = [line for line in table_lines([document], "records") if "each of" in line]
+    assert told.startswith(f"    each of {len(labels)} with a missing value ")

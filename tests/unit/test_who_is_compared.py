@@ -94,7 +94,7 @@ def test_the_kinds_that_compare_are_known() -> None:
     [
         ("crosstab(sex, smoker)", "odds-ratio, risk-ratio, risk-difference: smoker yes, sex m against f", "risk-ratio"),
         ("mantel-haenszel(sex, smoker, by=ended)", "odds-ratio, risk-ratio, risk-difference: smoker yes, sex m against f", ""),
-        ("group-means(weight, sex)", "difference, smd (in standard deviations), cohen-d: sex m minus f", "difference"),
+        ("group-means(weight, sex)", "difference, smd (standardised mean difference), cohen-d: sex m minus f", "difference"),
         ("rates(smoker, age, by=sex)", "rate-ratio: sex m against f", "rate-ratio"),
         ("mann-whitney(weight, sex)", "probability: how often sex m is above sex f", "probability"),
         ("linear-regression(weight ~ sex + ended)", "sex[m]: against sex f", "sex[m]"),

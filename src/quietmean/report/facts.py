@@ -9,7 +9,7 @@ from typing import Any
 
 from quietmean.core.readable import UNKNOWN, fixed, interval_text, number_text, plain
 from quietmean.statistics import Answer
-from quietmean.statistics.compared import COMPARED, compared_in
+from quietmean.statistics.compared import COMPARED, WITHOUT_SIGN, compared_in
 
 Facts = list[tuple[str, str]]
 
@@ -26,7 +26,7 @@ _NAMES = {
 # Facts that are numbers of records.
 _COUNTS = ("complete records", "events until then")
 # Entries of a summary that pages show in another place, or that are for programs.
-_ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated", COMPARED)
+_ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated", COMPARED, WITHOUT_SIGN)
 
 
 def facts_of(answer: Answer) -> Facts:

@@ -6,15 +6,15 @@ The ``summary`` of an answer has it under :data:`COMPARED`, by term or by the gr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from quietmean.core.readable import phrase
 from quietmean.statistics.columns import Column
 
-COMPARED = "compared"
+COMPARED, WITHOUT_SIGN = "compared", "without_sign"
 # What a term is in, where its name does not tell.
-_MEANING = {"smd": "smd (in standard deviations)"}
+_MEANING = {"smd": "smd (standardised mean difference)"}
 
 
 def ratio_of(column: Column, *terms: str, outcome: str = "") -> dict[str, str]:
@@ -40,9 +40,13 @@ def compared_in(summary: Mapping[str, Any]) -> list[str]:
     if not isinstance(compared, Mapping):
         return []
     texts = dict.fromkeys(str(text) for text in compared.values())
-    return [
+    lines = [
         _line(", ".join(_MEANING.get(term, str(term)) for term, own in compared.items() if own == text), text) for text in texts
     ]
+    names = summary.get(WITHOUT_SIGN)
+    if isinstance(names, Sequence) and names:
+        lines.append(phrase("smd of {names}: a distance of all levels, without sign", names=", ".join(map(str, names))))
+    return lines
 
 
 def _line(terms: str, text: str) -> str:

@@ -12,10 +12,13 @@ from typing import Any
 from quietmean.core.readable import HIDDEN, decimals_for, error_text, fixed, p_text
 from quietmean.core.readable_days import day_text
 from quietmean.statistics.columns import MISSING, YES, Column
+from quietmean.statistics.compared import WITHOUT_SIGN
 from quietmean.statistics.estimate import FEW, Estimate, Flag, HypothesisTest
 
 MEDIAN, QUARTILES = "median", ("lower quartile", "upper quartile")
 _SMD = "smd"
+_DIFFERENCE = "SMD, the standardised mean difference: second group minus first, over the root of the mean of both variances"
+_DISTANCE = "; of more than 2 levels a distance, without sign"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +36,19 @@ class Table1Text:
     def summary(self, columns: Iterable[Column], by: Column | None) -> dict[str, Any]:
         """The table as plain JSON data.
 
-        ``table``, its lines, the ``groups`` in their order, and ``heads``, what stands above the column of each. ``by``: of which
-        the groups are, whose name stands before a yes or a no.
+        ``table``, its lines; ``without_sign``, the columns whose standardised difference is a distance of all levels; the
+        ``groups`` in their order; and ``heads``, what stands above the column of each. ``by``: of which the groups are, whose
+        name stands before a yes or a no.
         """
+        described = list(columns)
+        unsigned = [column.name for column in described if len(column.categories) > 2 and (_SMD, column.name) in self._known]
         of = f"{by.name} " if by is not None and by.boolean else ""
         heads = {group: f"{of}{group} (n {_size(self._known[group, 'n'])})" for group in self.groups}
         return {
             "groups": list(self.groups),
             "heads": heads,
-            "table": [line for column in columns for line in self._lines(column)],
+            "table": [line for column in described for line in self._lines(column)],
+            **({WITHOUT_SIGN: unsigned} if unsigned else {}),
         }
 
     @cached_property
@@ -56,6 +63,9 @@ class Table1Text:
 
     def _lines(self, column: Column) -> list[dict[str, Any]]:
         lines = self._of_numbers(column) if column.numeric else self._of_levels(column)
+        if not column.numeric and not column.boolean:
+            # What is said of all levels together stands above them.
+            lines.insert(0, self._line(f"{column.name}, n (%)", (), {}))
         test, smd = self.tests.get(column.name), self._known.get((_SMD, column.name))
         if test is not None:
             lines[0]["p"] = p_text(test.p_value)
@@ -90,7 +100,11 @@ class Table1Text:
 
     def _of_levels(self, column: Column) -> list[dict[str, Any]]:
         return [
-            self._parts(f"{column.name} = {level}, n (%)", f"{column.name}:{level}", f"{column.name} {MISSING}")
+            self._parts(
+                f"{column.name} = {level}, n (%)" if column.boolean else f"  {column.name} = {level}",
+                f"{column.name}:{level}",
+                f"{column.name} {MISSING}",
+            )
             for level in ((YES,) if column.boolean else column.categories)
         ]
 
@@ -112,6 +126,7 @@ def footnote(columns: Sequence[Column], rows: Sequence[Estimate], compared: bool
     for column in columns:
         noise = max((row.noise for row in rows if row.term == f"{column.name} mean" and _is_error(row.noise)), default=0.0)
         phrases += [f"of the {column.name} mean {error_text(noise)}{' days' if column.since else ''}"] if noise else []
+    levelled = [column for column in columns if len(column.categories) > 2]
     levels = {f"{column.name}:{level}" for column in columns for level in column.categories}
     parts = max((row.noise for row in rows if row.term in levels and _is_error(row.noise)), default=0.0)
     phrases += [f"of a percentage {error_text(100 * parts)} points"] if parts else []
@@ -119,11 +134,7 @@ def footnote(columns: Sequence[Column], rows: Sequence[Estimate], compared: bool
     phrases += [f"of a number of records {error_text(sizes)}"] if sizes else []
     noise_of_all = f"Privacy noise has a standard deviation of at most: {'; '.join(phrases)}." if phrases else ""
     tests = " P-values and intervals count it in; nothing is corrected for the number of tests." if tested else ""
-    return (
-        noise_of_all
-        + tests
-        + (" SMD: second group minus first, over the root of the mean of both variances." if compared else "")
-    )
+    return noise_of_all + tests + (f" {_DIFFERENCE}{_DISTANCE if levelled else ''}." if compared else "")
 
 
 def _is_error(noise: float) -> bool:

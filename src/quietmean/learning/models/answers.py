@@ -38,7 +38,7 @@ _CUT, _DRAWN = 0.01, 0.4
 
 
 # On which side of what is expected most scores are cut.
-_SIDES = {0: "", 1: ", most of them above what is expected", -1: ", most of them below what is expected"}
+_SIDES = {0: "", 1: " (most of them above what is expected)", -1: " (most of them below what is expected)"}
 
 
 def ratios_of(ratio: str) -> str:
@@ -270,9 +270,10 @@ class Fit:
         terms = tuple(name for name in self.names if name in self._drawn and name not in self._without_interval)
         if terms:
             text = (
-                f"up to {100 * (max(state.cut, 0.0) + 2 * error):.2g} % of the scores are longer than they count"
-                f"{_SIDES[(state.side > 2 * error) - (state.side < -2 * error)]}. The interval is of the clipped equation, "
-                f"not of {state.principle}, so no p-value is printed"
+                f"up to {100 * (max(state.cut, 0.0) + 2 * error):.2g} % of the records lie far off"
+                f"{_SIDES[(state.side > 2 * error) - (state.side < -2 * error)]} and count with less weight, as in a robust "
+                "regression. The estimate and its interval are those of that robust regression. Quote them as such, "
+                f"not as those of {state.principle}. No p-value is printed"
             )
             flags.append(Flag("cut", f"{some_of(list(terms), 3)}: {text}", terms))
         elif state.bounded and state.cut > _CUT + 2 * error:

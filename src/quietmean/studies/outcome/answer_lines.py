@@ -10,6 +10,7 @@ from typing import Any
 
 from quietmean.core.readable import SCREEN, UNKNOWN, count_of, either_side, error_text, fixed, for_terminal, indented, wrapped
 from quietmean.core.tables import aligned
+from quietmean.statistics.columns import MISSING
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.findings import bound_text
 from quietmean.statistics.kinds.first_look import CUT, HIGH, LOW, OUTSIDE
@@ -28,6 +29,8 @@ from quietmean.statistics.tidy import Term, terms_of
 
 # So many terms of one statistic have a line.
 _MOST_LINES = 30
+# What the label of a cell says where a value is missing.
+_MISSING = re.compile(rf"(^|[ :]){MISSING}(?=$|[ ,])")
 # The place of the numbers of records in a line; so many lines repeat one number before it is said once.
 _COUNTED, _FEW = 4, 2
 # So many terms with an upper end alone have a line each; so many points has a curve; and what the label of a point is.
@@ -74,7 +77,8 @@ def _term_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
             rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
         if few:
             most = max(few, key=lambda term: term.upper or math.inf)
-            rows.append([f"    each of {len(few)} more", shown(most).estimate, "", "", _n(most), *[""] * has_truth])
+            which = "with a missing value" if all(_MISSING.search(term.label) for term in few) else "more counts"
+            rows.append([f"    each of {len(few)} {which}", shown(most).estimate, "", "", _n(most), *[""] * has_truth])
         if more := len(terms) - len(few) - len(lined[:_MOST_LINES]):
             rows.append([f"    and {count_of(more, 'more term')}: --details"])
         if gone := len(every) - len(terms):
