@@ -164,7 +164,7 @@ pages: MEASURED = .venv/pages/$(shell git rev-parse --short HEAD)
 # Sessions of a committee: contributors, numbers, members, colluding, gone, and what else is asked.
 pages: COMMITTEES = 1000,20,5,1,1,--verified,--liars=100,--within=200 \
     10000,20,5,1,1,--verified,--liars=1000,--within=900,--patience=60
-pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
+pages: .venv/test.stamp .venv/real-data.stamp .venv/examples.stamp .venv-flower/flower.stamp
 	$(BIN)/python tools/protocol_table.py
 	$(BIN)/python tools/packed_options.py
 	$(BIN)/python tools/cordp_costs.py
@@ -184,6 +184,7 @@ pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
 	$(BIN)/python tools/learning_tables.py
 	$(BIN)/python tools/learning_picture.py
 	$(BIN)/python tools/real_data_bars.py --processes 2 --resume $(MEASURED)/real-data
+	$(BIN)/python tools/look_bars.py --processes 2 --resume $(MEASURED)/looks
 	$(BIN)/python tools/model_bars.py
 	$(BIN)/python tools/statistics_bars.py --processes 2 --resume $(MEASURED)/statistics
 	$(BIN)/python tools/joined_errors.py run $(MEASURED)/joined.jsonl

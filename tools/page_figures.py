@@ -201,6 +201,12 @@ def real_data_bars() -> Found:
     yield from synthetic_bars.figures()
 
 
+def look_bars() -> Found:
+    import look_bars as tool
+
+    yield from tool.figures()
+
+
 def _widths(columns: Columns, text: str, records: NDArray[np.float64], epsilon: float) -> float:
     """Widths of both intervals of all terms that are known: what a curator's noise makes of the answer for these records."""
     from held_intervals import decoded, workload_of
@@ -250,6 +256,7 @@ PAGES: Mapping[str, Callable[[], Found]] = {
     "measurements/statistics-bars.md": statistics_bars,
     "measurements/real-data-bars.md": real_data_bars,
     "measurements/model-bars.md": model_bars,
+    "measurements/look-bars.md": look_bars,
     "measurements/joined-errors.md": joined_errors,
 }
 

@@ -34,6 +34,7 @@ FIGURES = (
     "measurements/statistics-bars.md",
     "measurements/real-data-bars.md",
     "measurements/model-bars.md",
+    "measurements/look-bars.md",
     "measurements/joined-errors.md",
 )
 
