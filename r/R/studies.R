@@ -8,7 +8,8 @@
 #'   choose them without looking at the data. A column that no question names is not read.
 #' @param parties How many parties the rows are dealt out to; or
 #' @param party_column the column that says which party a row belongs to.
-#' @param epsilon,delta The promise for one unit, (epsilon, delta)-differential privacy under replacement.
+#' @param epsilon,delta The promise for one unit, (epsilon, delta)-differential privacy under replacement. Without epsilon it is 1;
+#'   for first looks alone a tenth of the budget of epsilon 1, so that the study after them has the rest.
 #' @param out A new folder for receipt and report.
 #' @param ... Further options of \code{quietmean run}, with underscores: \code{dropouts = 0.1}, \code{unit = "party"},
 #'   \code{protocol = "cordp-dme"}.
@@ -19,7 +20,7 @@
 #' tidy(result)
 #' }
 #' @export
-qm_run <- function(data, ask, ..., parties = NULL, party_column = NULL, epsilon = 1, delta = 1e-6,
+qm_run <- function(data, ask, ..., parties = NULL, party_column = NULL, epsilon = NULL, delta = 1e-6,
                    out = tempfile("quietmean-run-")) {
   if (!(is.character(ask) && length(ask) > 0 && !anyNA(ask))) {
     stop("ask is not a question. Write ask = \"mean(age in 0..110)\", or several with c().", call. = FALSE)

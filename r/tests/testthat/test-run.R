@@ -19,6 +19,12 @@ test_that("a study is run, and its numbers are tidy", {
   expect_s3_class(ggplot2::autoplot(result), "ggplot")
 })
 
+test_that("first looks alone leave nine tenths of the budget", {
+  skip_if_not(qm_available(), "the command quietmean is not here")
+  look <- suppressMessages(qm_run(data.frame(age = rep(20:59, 100)), "first-look(age)", parties = 3))
+  expect_lt(glance(look)$epsilon.guaranteed, 0.5)
+})
+
 test_that("a mistake is an R error with the sentence", {
   skip_if_not(qm_available(), "the command quietmean is not here")
   asked <- "mean(age in 15..50)"
