@@ -216,6 +216,8 @@ def test_the_budget_is_split_and_both_parts_refuse(ledger: Ledger) -> None:
     ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.1, 6e-9, 5e-10)), when=NOON)
     account = ledger.account("wards")
     assert account.charged_additive_delta == pytest.approx(6e-9 + (1 + math.e) * 5e-10)
+    # A larger epsilon counts more of the rare events, and is not too little of what is charged.
+    refused(r"epsilon 5 is too large for account 'wards'", ledger.set_budget, "wards", 5.0, 1e-6, when=NOON)
     with pytest.raises(InputError, match=r"study 'b' may fail with 3e-09 of delta .*'wards' has 2\.14e-09 left of the 1e-08"):
         ledger.reserve("wards", SpendingRequest("s2", "b", Charge(0.0, 3e-9)), when=NOON)
     refused("may fail with", ledger.reserve, "wards", SpendingRequest("s2", "b", Charge(0.0, 0.0, 1e-9)), when=NOON)

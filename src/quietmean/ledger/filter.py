@@ -180,8 +180,13 @@ def for_relation(account: Account, relation: Neighbouring) -> Account:
 
 def _keeps(account: Account, budget: Budget, path: Sequence[LedgerEntry]) -> bool:
     charges, before, budget = charges_of(path), account.budgets[-1].after(path), budget.after(path)
-    enough = budget.allows_column(charges) or budget.limit >= before.limit
-    return enough and (budget.allows_additive(charges) or not before.allows_additive(charges))
+    return budget.allows_column(charges) or budget.limit >= before.limit
+
+
+def _keeps_rare(account: Account, budget: Budget, path: Sequence[LedgerEntry]) -> bool:
+    """Whether the delta kept for rare events still covers them: a larger epsilon counts more of them."""
+    charges, before, budget = charges_of(path), account.budgets[-1].after(path), budget.after(path)
+    return budget.allows_additive(charges) or not before.allows_additive(charges)
 
 
 def check_change(
@@ -212,6 +217,11 @@ def check_change(
         raise InputError(
             f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "
             f"{account.name!r}, epsilon {epsilon_text(budget.epsilon_of(account.charged))}. Choose at least that."
+        )
+    if not all(_keeps_rare(account, budget, path) for path in account.paths):
+        raise InputError(
+            f"a budget of epsilon {budget.epsilon:g} is too large for account {account.name!r}: its rare events would use more "
+            "delta than is kept for them. Choose a smaller epsilon."
         )
 
 
