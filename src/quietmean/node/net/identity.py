@@ -48,6 +48,9 @@ KEY_PREFIX = "ed25519:"
 PASSPHRASE_FILE = "QUIETMEAN_PASSPHRASE_FILE"  # noqa: S105 - a name
 KEY_BYTES = 32
 _NO_KEY = "holds no private key. Name the file with yours, or make one with quietmean key new."
+# A path has lost one of the two slashes. The link of a voucher holds its key, so no message repeats it.
+_LINK = ("http:/", "https:/")
+_LINK_AS_KEY = "`--key` is a link. Ask the registrar for the file of this voucher, and name that."
 _ENCRYPTED = b"BEGIN ENCRYPTED PRIVATE KEY"
 _PRIME = 2**255 - 19
 _EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
@@ -135,6 +138,8 @@ class Identity:
             with path.open("rb", buffering=0) as file:
                 file.readinto(pem)
         except FileNotFoundError:
+            if str(path).lower().startswith(_LINK):
+                raise InputError(_LINK_AS_KEY) from None
             raise InputError(
                 f"key file {path} does not exist. Check its name, or make your first one with quietmean key new."
             ) from None
