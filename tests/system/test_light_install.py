@@ -75,7 +75,7 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
     assert document["report"] is None
     assert document["privacy_page"] is None
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["receipt.json"]
-    remedy = f"no page was written, pages need an extra: {command_for('report')}, then quietmean verify receipt"
+    remedy = f"no report was written, reports need an extra: {command_for('report')}, then quietmean verify receipt"
     assert said.count(remedy) == 1
     told, _ = command(tmp_path, light, "verify", "receipt", "out/receipt.json", "--json")
     assert json.loads(told)["epsilon_a_priori"] <= 1

@@ -72,9 +72,9 @@ def require_report(purpose: str) -> None:
 
 
 def no_report_sentence(receipt: str) -> str:
-    """The sentence that stands instead of a page: how to get it."""
+    """The sentence that stands instead of a report: how to get it."""
     then = f"quietmean verify receipt {quote(receipt)} --report PAGE.html"
-    return f"no page was written, pages need an extra: {command_for('report')}, then {then}"
+    return f"no report was written, reports need an extra: {command_for('report')}, then {then}"
 
 
 def command_for(extra: str) -> str:
