@@ -333,7 +333,9 @@ def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, surv
         by_another = DropReceipt.sign(Identity.generate(), *at_drop[1:]).signed.to_file()
         assert chosen(one, result, ("another.receipt", by_another)) == "Your answer is counted in this result."
         # A result that nobody signed is no result.
-        assert "changed on the way" in chosen(one, ("m1.sums", result[1].replace(survey.session.session, b"x" * 32)))
+        assert "m1.sums: The result was changed on the way" in chosen(
+            one, ("m1.sums", result[1].replace(survey.session.session, b"x" * 32))
+        )
 
 
 def fate_of(person: Visitor) -> str:

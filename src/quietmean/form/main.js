@@ -337,7 +337,7 @@ class Page {
       try {
         await kinds[kind](file);
       } catch (error) {
-        if (!isServed) throw error;
+        if (!isServed) throw new Error(`${file.name}: ${error.message}`);
       }
     }
     await this.showResult(pages, logs);
