@@ -153,6 +153,9 @@ def ends() -> Iterator[Ended]:
         {"epsilon_a_priori": 2.0, "epsilon": 0.5, "certificate": {"unit": "person", "whole_party_epsilon": "inf"}},
     ):
         yield Ended({**receipt, "certify": {"epsilon": 1.0}, "result": {**receipt["result"], **result}})
+    for others in (9.9, "inf"):
+        outside = {"against": "outsiders", "everyone_else_epsilon": others}
+        yield Ended({**receipt, "result": {**receipt["result"], "epsilon_a_priori": 2.0, "certificate": outside}})
     nobodys = [{**document, "messages": [NOBODYS.message]} for document in receipt["result"]["statistics"]]
     bare = {"assumptions": [{"key": "no-noise", "text": "Nothing has noise: the sum itself protects nobody."}]}
     yield Ended({**receipt, "result": {**receipt["result"], "statistics": nobodys, "certificate": bare}})

@@ -279,9 +279,9 @@ def test_all_that_is_told_rightly_starts(tmp_path: Path) -> None:
     ("lies", "reason"),
     [
         # Other bytes than were committed to, another weight, another key.
-        ([(b"b", opening(b"z"))], "it revealed something else than it committed to"),
-        ([(b"b", opening(b"b", 2.0))], "it revealed something else than it committed to"),
-        ([(b"b", replace(opening(b"b"), exchange=b"y" * 32))], "it revealed something else than it committed to"),
+        ([(b"b", opening(b"z"))], "it showed other numbers than those it had fixed before"),
+        ([(b"b", opening(b"b", 2.0))], "it showed other numbers than those it had fixed before"),
+        ([(b"b", replace(opening(b"b"), exchange=b"y" * 32))], "it showed other numbers than those it had fixed before"),
         # A second commitment.
         ([(b"b", None), (b"z", None)], "it committed to something else before"),
         ([(b"b", None), (b"z", opening(b"z"))], "it committed to something else before"),

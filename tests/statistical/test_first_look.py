@@ -257,7 +257,7 @@ def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     printed = capsys.readouterr().out
     (after,) = [line.removeprefix("Next      quietmean ") for line in printed.splitlines() if line.startswith("Next")]
     assert after == "study new 'mean(age)' 'mean(born)' --first-look look/receipt.json --out looked.toml"
-    assert "Budget    The look used epsilon 1.00. It leaves epsilon 3.32 of 3.53." in printed
+    assert "Budget    Used epsilon 1.00. It leaves 3.32 of 3.53, as costs add as squares." in printed
     main(shlex.split(after))
     said = " ".join(capsys.readouterr().out.split())
     assert "bounds proposed by a first look" in said

@@ -150,11 +150,23 @@ def test_each_fact_is_seen_to_be_missing(fact: AlwaysFact[Ended], monkeypatch: p
         "OPEN": lambda: first_screen(receipt_of(finished("mean(x)"), **HAPPENED["something open"][0])),
         "HIDDEN": lambda: first_screen(receipt_of(finished("group-means(x, by=arm)"))),
         "CLIPPED": lambda: first_screen(receipt_of(finished("mean(x)")), ["9 values lie outside"]),
+        "PARTIES": lambda: first_screen(_against_outsiders(9.9)),
         "SITE": lambda: first_screen(receipt_of(outcome_of(*planned("packed-sharing", "record", 1, False)))),
     }
     assert any(line.startswith(f"! {fact.key} ") for line in cases[fact.key]())
     monkeypatch.setattr(screens, "ALWAYS", tuple(other for other in ALWAYS if other is not fact))
     assert not any(line.startswith(f"! {fact.key} ") for line in cases[fact.key]())
+
+
+def test_what_holds_against_all_others_is_not_only_against_outsiders() -> None:
+    assert not any("! PARTIES" in line for line in first_screen(_against_outsiders(2.0)))
+
+
+def _against_outsiders(others: float) -> Receipt:
+    receipt = receipt_of(finished("mean(x)"))
+    receipt["result"]["epsilon_a_priori"] = 2.0
+    receipt["result"]["certificate"] |= {"against": "outsiders", "everyone_else_epsilon": others}
+    return receipt
 
 
 def _in_nats(most: float) -> Receipt:

@@ -15,11 +15,14 @@ from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import package_version
 from quietmean.core.readable import ShortFact, indented
 from quietmean.form import FormPage, SignedPage, form_page, place_of
+from quietmean.node.net import Identity
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.outcome.feasible import feasible_sealed
+
+_REGISTRAR = "REGISTRAR.key"
 
 
 def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("quietmean.key"), json: bool = False) -> None:
@@ -69,10 +72,14 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
         return
     whole = "the one that this version makes, and signed." if there else "for any browser."
     said = f"{page} is the page of {sealed.study.name!r}, {whole}"
-    signer = f"the coordinator, in {place_of(page)}"
+    by = "the coordinator" if signing is None else f"your key {key.name}, as the coordinator's"
+    signer = f"{by}, in {place_of(page)}"
     facts = [("sha256", made.digest), ("signed by", signer), ("study", sealed.digest), ("sends to", drop)]
-    next_lines = [] if there else [*_next(study, drop, page), *indented("Count", _counting(sealed, drop))]
-    print_lines([said, *rows([ShortFact(*fact) for fact in facts]), *next_lines])
+    lines = [said, *rows([ShortFact(*fact) for fact in facts])]
+    if not there:
+        lines += _next(study, drop, page, _registrar_key(sealed, signing, key))
+        lines += indented("Count", _counting(sealed, drop))
+    print_lines(lines)
 
 
 def _counting(sealed: Sealed, drop: str) -> str:
@@ -105,7 +112,14 @@ def _require_same(page: Path, made: FormPage, sealed: Sealed, of: str) -> None:
     raise InputError(f"{page} is not the page that this version makes of {of}. Trust it no more, or name another file.")
 
 
-def _next(study: Path, drop: str, page: Path) -> list[str]:
+def _registrar_key(sealed: Sealed, signing: Identity | None, key: Path) -> str:
+    """The file of the registrar's key: the coordinator's own, where that is the registrar."""
+    terms = sealed.study.committee
+    own = signing is not None and terms is not None and terms.registrar == signing.public_key
+    return quote(str(key)) if own else _REGISTRAR
+
+
+def _next(study: Path, drop: str, page: Path, registrar: str) -> list[str]:
     """What is typed next, and what keeps browsers from this drop."""
     place = urlsplit(drop)
     # Others cannot read what a machine sends to itself: all other addresses have a certificate.
@@ -113,8 +127,11 @@ def _next(study: Path, drop: str, page: Path) -> list[str]:
     listen = f":{place.port or 443}" if safe else f"{place.hostname}:{place.port or 80}"
     serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} --listen {quote(listen)} --folder box"
     serve += " --key NAME.key" + (" --certificate FILE --private-key FILE" if safe else "")
-    links = f"quietmean study vouchers INVITATION {quote(drop)} --key REGISTRAR.key"
-    lines = [f"{'Serve':10}{serve}", f"{'Links':10}{links}"]
+    links = f"quietmean study vouchers INVITATION {quote(drop)} --key {registrar}"
+    keys = "NAME.key is a key of who runs the drop (quietmean key new)."
+    keys += " The FILEs are its web certificate and the key of that." if safe else ""
+    keys += f" {_REGISTRAR} is of who admits respondents." if registrar == _REGISTRAR else ""
+    lines = [f"{'Serve':10}{serve}", f"{'Links':10}{links}", *indented("Keys", keys)]
     if safe and _is_private(place.hostname or ""):
         lines.append("- The address is private. Let this drop serve the page. From another host browsers may not send there.")
     return lines

@@ -242,14 +242,15 @@ def _proposed(terms: StudyTerms, path: Path) -> str | None:
     if terms.committee is not None:
         return None
     if terms.protocol != AUTO and terms.transport == "connections" and configure(terms.protocol, terms.options).traits.by_file:
-        why = f"Under {terms.protocol} a party can take part by one file."
+        why = f"With {terms.protocol} a party can take part by one file. So it can with --committee 5 --contribute-by TIME "
+        why += f"in place of --protocol {terms.protocol}."
     elif terms.protocol == AUTO and (terms.minimum or 0) > MANY:
-        why = f"At least {terms.minimum} parties are seldom online together."
+        why = f"At least {terms.minimum} parties are seldom online together. Add --committee 5 --contribute-by TIME."
     else:
         return None
     return (
-        f"{why} Add --committee 5 --contribute-by TIME. Five members then open only the sum of all files, with nearly the error "
-        f"of a trusted curator. To compare: quietmean plan --study {quote(str(path))} --parties N"
+        f"{why} Five members whom you invite then open only the sum of all files. Its error is nearly that of one who sees all "
+        f"records. To compare: quietmean plan --study {quote(str(path))} --parties N"
     )
 
 

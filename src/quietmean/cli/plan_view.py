@@ -33,6 +33,8 @@ _CURATOR = "trusted curator (compare)"
 _STUDY = Path("study.toml")
 # Of its files, one that is missing makes the result noise.
 _ALL_FILES = "cordp-dme"
+# What protocols say in which all parties do the same.
+_NO_SERVER = "no server"
 
 
 def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None = None, details: bool = False) -> list[str]:
@@ -41,8 +43,8 @@ def first_screen(answer: Mapping[str, Any], *, named: bool, saved: Path | None =
     ``saved``: the file of the plan. ``details``: all else is below it.
     """
     candidates, chosen = answer["candidates"], answer["candidates"][answer["chosen"]]
-    rows = [_row(candidate) for candidate in candidates]
-    rows += [_row_left_out(other) for other in answer.get("left_out", ()) if "mse_at_least" in other]
+    rows = [_row(candidate, answer["target"]) for candidate in candidates]
+    rows += [_row_left_out(other, answer["target"]) for other in answer.get("left_out", ()) if "mse_at_least" in other]
     if not named:
         rows += [_row_of_committee(way) for way in answer.get("ways", ()) if way.get("members") and "mse" in way]
     kept = rows if named else _kept(rows, chosen["protocol"])
@@ -79,16 +81,26 @@ class Row(NamedTuple):
     least: bool = False
 
 
-def _row(candidate: Mapping[str, Any]) -> Row:
+def _row(candidate: Mapping[str, Any], target: Mapping[str, Any]) -> Row:
     by_file = candidate["by_file"]
     files = "one file, none missing" if candidate["protocol"] == _ALL_FILES else "one file each"
     needs = files if by_file else f"online together, {count_of(candidate['rounds'], 'round')}"
-    return Row(candidate["protocol"], math.sqrt(candidate["mse"]), needs, candidate["trust"], by_file)
+    trust = _trust(candidate, target)
+    return Row(candidate["protocol"], math.sqrt(candidate["mse"]), needs, trust, by_file)
 
 
-def _row_left_out(other: Mapping[str, Any]) -> Row:
+def _row_left_out(other: Mapping[str, Any], target: Mapping[str, Any]) -> Row:
     needs = f"type --protocol {other['protocol']}"
-    return Row(other["protocol"], math.sqrt(other["mse_at_least"]), needs, other["trust"], other["by_file"], least=True)
+    return Row(other["protocol"], math.sqrt(other["mse_at_least"]), needs, _trust(other, target), other["by_file"], least=True)
+
+
+def _trust(candidate: Mapping[str, Any], target: Mapping[str, Any]) -> str:
+    """How many have to be honest, where nobody has another role than the other parties."""
+    if candidate["trust"] != _NO_SERVER:
+        return str(candidate["trust"])
+    if "every coalition" in candidate.get("certificate", {}).get("certificate", ""):
+        return "nobody"
+    return f"{target['parties'] - target['colluding']} of {target['parties']}"
 
 
 def _row_of_committee(way: Mapping[str, Any]) -> Row:
@@ -111,7 +123,7 @@ def _title(target: Mapping[str, Any]) -> str:
     leave = f"{100 * target['dropouts']:g} % drop out" if target["dropouts"] else "no dropouts"
     return (
         f"{count_of(target['parties'], 'party', 'parties')}, {promise} (delta {delta_shown(target['delta'])}) per party, "
-        f"{target['colluding']} may collude, {leave}"
+        f"{target['colluding']} may team up, {leave}"
     )
 
 
@@ -135,7 +147,13 @@ def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
 def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], named: bool) -> Iterator[str]:
     chosen = answer["candidates"][answer["chosen"]]
     has = answer["domain"].replace("1 coordinate", "one number")
-    yield f"* {'Least error' if named else 'Chosen'}. The error is how far the mean of all parties typically is off."
+    same = [row for row in kept if row.name != chosen["protocol"] and not row.least]
+    error = math.sqrt(chosen["mse"])
+    if not named and all(error < row.error for row in rows if row.name != chosen["protocol"]):
+        close = ", unrounded" if any(error_text(row.error) == error_text(error) for row in same) else ""
+        yield f"* Chosen: least error{close}. It is how far the mean typically is off."
+    else:
+        yield f"* {'Least error' if named else 'Chosen'}. The error is how far the mean of all parties typically is off."
     yield f"  Here each party has {has}. With more records it is smaller."
     if "gate" in chosen["certificate"]:
         yield f"  {chosen['protocol']}: {chosen['certificate']['gate']}"

@@ -17,6 +17,9 @@ from typing import Any, Self
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.readable import count_of
 
+# Against whom figures are where no party colludes.
+OUTSIDERS = "outsiders"
+
 
 class Key(StrEnum):
     """What an assumption is about. The words stay: programs and contracts refer to them."""

@@ -118,7 +118,10 @@ class Prefixes(Mixture):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.size % self.groups or self.size // self.groups < 2:
-            raise InputError(f"{self.size} cells are not 2 or more in each of {self.groups} groups. Choose a multiple.")
+            raise InputError(
+                f"{self.size} cells cannot be shared equally among {self.groups} groups, at least 2 each. "
+                f"Choose {self.groups} times 2 or more."
+            )
 
     @property
     def cells(self) -> int:

@@ -163,7 +163,9 @@ class ModelAveraging:
         Raises as :meth:`average` does.
         """
         if str(self.session.terms.unit) != "record":
-            raise InputError("gradients of records are for unit='record'. Hand whole models to average.")
+            raise InputError(
+                "this session protects whole parties, and a step per record needs unit='record'. Hand whole models to average."
+            )
         self._resume()
         held = self._by_party(gradients)
         vectors = {party: self._shared.steps(gradient, f"the gradients of party {party}") for party, gradient in held.items()}

@@ -181,7 +181,9 @@ class Target:
 
     def _check_nats(self, nats: float) -> None:
         if not (math.isfinite(nats) and nats > 0):
-            raise InputError(f"nats is {nats:g}. Choose a finite number > 0, for example 0.4.")
+            raise InputError(
+                f"nats is {nats:g}. Choose a finite number > 0, for example 0.4: how much others may learn on average."
+            )
         if self.epsilon != math.inf:
             raise InputError(f"nats {nats:g} cannot go with epsilon {self.epsilon:g}: a target is in one of them. Leave one out.")
         if self.unit != PrivacyUnit.PARTY:

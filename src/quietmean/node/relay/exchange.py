@@ -133,7 +133,7 @@ class RelayExchange:
         if len(self._waiting) >= self.limits.calls or self._calls_by[proof.key] >= self.limits.calls_of_identity:
             raise PeerError("too many calls wait here. Wait a minute, and try again")
         if self._joined >= self.limits.pairs:
-            raise PeerError("all places for pairs are taken. Ask its operator to raise --pairs")
+            raise PeerError("it already connects as many pairs of parties as it may. Ask who runs it to raise --pairs")
         call = _Waiting(fresh_bytes(TICKET_BYTES), connection, proof, self.now() + CALL_SECONDS)
         self._waiting[call.ticket] = call
         self._calls_by[proof.key] += 1

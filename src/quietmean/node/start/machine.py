@@ -329,7 +329,7 @@ class Machine:
                 _check_weight(opening)
                 revealed[party] = opening
             elif party == sender:
-                raise PeerError("it revealed something else than it committed to")
+                raise PeerError("it showed other numbers than those it had fixed before. It may cheat. Call it, and start again")
         if len(agreed) == len(commits) == everybodys and self.party not in openings:
             revealed[self.party] = attempt.own
         openings = {**openings, **revealed} if revealed else openings

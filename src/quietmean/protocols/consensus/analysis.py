@@ -194,8 +194,8 @@ def check_quantisation(parameters: ConsensusParameters, quantisation: Quantisati
     dynamics = Dynamics.of(parameters)
     if parameters.theta == 0 and not parameters.broadcast and not quantisation.two_step and dynamics.antisymmetric_noise:
         raise InputError(
-            "theta is 0 and differences are over one step. A part of them changes sign every step and never vanishes. The "
-            "quantiser would overload for ever. Take two_step, broadcast or theta >= 0.2."
+            "theta is 0, and each message is rounded as a difference from the one before. These differences never vanish, so "
+            "the rounding would fail in every step. Take two_step, broadcast or theta >= 0.2."
         )
     rate = slowest_difference(dynamics, parameters.broadcast)
     if quantisation.gamma <= rate and quantisation.gamma < 1:

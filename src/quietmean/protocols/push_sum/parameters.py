@@ -109,7 +109,7 @@ class Injection:
                 f"Z has shape {noise.shape} but c has {rounds + 1} entries. Give Z the shape ({rounds + 1}, {rounds})."
             )
         if not (np.isfinite(portion).all() and np.isfinite(noise).all()):
-            raise InputError("c or Z has an entry that is not finite. Give numbers only.")
+            raise InputError("one of the tables c and Z holds an entry that is infinite or no number. Give finite numbers only.")
         scale = max(1.0, float(np.abs(noise).max()))
         if abs(portion.sum() - 1) > _TOLERANCE:
             raise InputError(f"c sums to {portion.sum():.12g}. Let the portions of the value sum to 1.")

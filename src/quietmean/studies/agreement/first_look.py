@@ -90,7 +90,7 @@ class LookBudget:
         """What a look's screen says."""
         after = self.after
         both, used = epsilon_shown(self.together(after)), epsilon_shown(self.epsilon)
-        return f"The look used epsilon {used}. It leaves epsilon {epsilon_shown(after)} of {both}."
+        return f"Used epsilon {used}. It leaves {epsilon_shown(after)} of {both}, as costs add as squares."
 
     def beside(self, after: float) -> str:
         """What the screen of a study of epsilon ``after`` says."""

@@ -41,11 +41,12 @@ from quietmean.studies.outcome.about_intervals import about_intervals
 from quietmean.studies.outcome.answer_lines import lines_of_looks, table_lines
 from quietmean.studies.outcome.hidden import and_more, what_is_hidden
 from quietmean.studies.outcome.influence import StudyInfluence
+from quietmean.studies.outcome.outsiders import against_parties, only_outsiders
 
 _INTERVALS_APART = "The numbers of the table have privacy noise. Their intervals: --details."
 # So many answers have how far a lie moves them.
 _REACHED = 2
-_PROPOSED = "Within its bounds a mean has about the least error of noise and of values cut."
+_PROPOSED = "Wider bounds would add noise to a mean, narrower ones would cut more values."
 # What stands before a line that says more of the one above.
 _GOES_ON = " "
 
@@ -306,6 +307,11 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
         lambda end: end.nobodys or what_is_hidden(end.hidden, len(end.terms), end.by_rounds),
     ),
     AlwaysFact("CLIPPED", lambda end: end.here, lambda end: "; ".join(end.here)),
+    AlwaysFact(
+        "PARTIES",
+        lambda end: not end.bare and not end.nats and only_outsiders(end.certificate, end.promised),
+        lambda end: against_parties(end.certificate),
+    ),
     AlwaysFact(
         "SITE",
         lambda end: not end.bare and not end.nats and number_of(end.certificate.get("whole_party_epsilon", 0)) == math.inf,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from quietmean.core.assumptions import Assumption, QueryStatement, assumptions_json, for_unit
+from quietmean.core.assumptions import OUTSIDERS, Assumption, QueryStatement, assumptions_json, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import counted_text
@@ -166,7 +166,7 @@ class StudyOutcome:
         if self.certificate.terms.conversion.coalition is not None:
             return self.certificate.terms.conversion.coalition
         if not self.certificate.size:
-            return "outsiders"
+            return OUTSIDERS
         trusted = "".join(f", not party {party}" for party in sorted(self.certificate.trusted))
         return f"any {self.certificate.size} of {self.execution.parties}{trusted}"
 

@@ -406,7 +406,9 @@ def _against(agreed: Agreement) -> str:
     if terms is not None:
         return f"any {terms.colluding} of the {terms.members} members and all other contributors together"
     if not colluding:
-        return "those who see the answer"
+        # Local noise holds against them, too.
+        held = agreed.everybody_else <= agreed.epsilon_a_priori * (1 + 1e-9)
+        return "those who see the answer" if held else "those who see the answer, not the other sites"
     who = "the other site" if others == 1 else f"{colluding} of the other {others} sites"
     return f"{who}, never {_names(_trusted(agreed), _parties)}" if _trusted(agreed) else who
 
