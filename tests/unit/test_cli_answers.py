@@ -226,7 +226,7 @@ def test_a_table_1_is_printed_as_in_a_paper() -> None:
     assert re.search(r" yes no \(n = [\d,]+\) +yes yes \(n = [\d,]+\) +p +SMD$", heads), heads
     (shares,) = (line for line in lines if line.startswith("    other = yes, n (%)"))
     assert len(re.findall(r"\d+ \(\d[\d.]*\)", shares)) == 2, shares
-    assert lines[-1] == "    smd (standardised mean difference): yes yes minus no"
+    assert lines[-1] == "    SMD (standardised mean difference): yes yes minus no"
 
 
 @pytest.mark.parametrize("asked", ["survival(y, yes, bins=16)", "cdf(y, bins=16)", "quantiles(y, 0.2 0.4 0.6, bins=8)"])

@@ -13,8 +13,8 @@ from quietmean.core.readable import phrase
 from quietmean.statistics.columns import Column
 
 COMPARED, WITHOUT_SIGN = "compared", "without_sign"
-# What a term is in, where its name does not tell.
-_MEANING = {"smd": "smd (standardised mean difference)"}
+# What a term is, where its name does not tell; and in a table that heads it so.
+_MEANING, _IN_TABLE = {"smd": "smd (standardised mean difference)"}, {"smd": "SMD (standardised mean difference)"}
 
 
 def ratio_of(column: Column, *terms: str, outcome: str = "") -> dict[str, str]:
@@ -40,12 +40,13 @@ def compared_in(summary: Mapping[str, Any]) -> list[str]:
     if not isinstance(compared, Mapping):
         return []
     texts = dict.fromkeys(str(text) for text in compared.values())
+    meaning = _IN_TABLE if "table" in summary else _MEANING
     lines = [
-        _line(", ".join(_MEANING.get(term, str(term)) for term, own in compared.items() if own == text), text) for text in texts
+        _line(", ".join(meaning.get(term, str(term)) for term, own in compared.items() if own == text), text) for text in texts
     ]
     names = summary.get(WITHOUT_SIGN)
     if isinstance(names, Sequence) and names:
-        lines.append(phrase("smd of {names}: a distance of all levels, without sign", names=", ".join(map(str, names))))
+        lines.append(phrase("SMD of {names}: a distance of all levels, without sign", names=", ".join(map(str, names))))
     return lines
 
 

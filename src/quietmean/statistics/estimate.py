@@ -17,7 +17,7 @@ WHOLE = ""
 # The most subjects of a flag that are named.
 _MOST_NAMED = 3
 # What may show more, also where records lack a value.
-ASK_FOR_MORE = "Ask for a larger epsilon or more records"
+ASK_FOR_MORE = "Ask for more records or a larger epsilon (it protects less)"
 TOO_FEW_COMPLETE = f"the complete records are too few for the noise. {ASK_FOR_MORE}"
 COVARIATES_HIDDEN = f"the noise hides all covariates. {ASK_FOR_MORE}"
 DEPENDENT = "a covariate is the same for all records, or a sum of others. Leave one out"
