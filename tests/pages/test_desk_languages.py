@@ -50,7 +50,18 @@ ENGLISH_WORDS = re.compile(
 FILLED_IN = re.compile(r"\{(\w+)\}")
 # What stands for a text that is not written where it is said, each one of our own or taken as it is.
 ELSEWHERE = {
-    *("NOT_REACHED", "NOTHING", "HIDDEN", "NOBODYS.message", "answer.counted", "end.counted", "end.unit", "end.bare", "reveals"),
+    *(
+        "NOT_REACHED",
+        "NOTHING",
+        "HIDDEN",
+        "NOBODYS.message",
+        "answer.counted",
+        "end.counted",
+        "end.unit",
+        "str(agreed.target.unit)",
+        "end.bare",
+        "reveals",
+    ),
     *(
         "protocol.traits.trust",
         "self.key",
