@@ -58,7 +58,7 @@ def test_a_width_names_its_interval_and_its_spread(
     (expected,) = forecast.sentences()
     (term,) = forecast.expected
     differ = any(pair is not None and pair[0] != pair[1] for pair in (term.noise, term.population))
-    assert ("standard deviations of 10% to 33% of the bounds" in expected) is differ
+    assert ("standard deviation is 10% to 33% of the bounds" in expected) is differ
     assert needed.to_json().get("assumed", {}) == assumed
 
 

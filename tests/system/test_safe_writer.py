@@ -42,7 +42,7 @@ serve drop --study; serve drop --folder; serve drop --key; serve drop --certific
 study start STUDY; study start --roster; study start --key; study start --store; site status STORE; site status --store;
 site status --study; verify receipt EXECUTION; verify receipt --observed; verify receipt --ledger; verify attack EXECUTION;
 verify attack --observed; plan --study; plan --roster; simulate PLAN; site audit --against; site audit --log;
-site audit --policy; run DATA; result FILE; result SUMS; site clean FOLDER; site clean --remove; site budget --policy
+site audit --policy; run DATA; run --study; result FILE; result SUMS; site clean FOLDER; site clean --remove; site budget --policy
 """
 # The command with PLACE where its output goes.
 WRITTEN = {

@@ -73,7 +73,7 @@ HAD = {
     "start/tutorial.md": 'ln -s "$(dirname "$(dirname "$(command -v quietmean)")")" .venv\nquietmean demo --out demo-output\n',
 }
 # Pages that are typed with nothing prepared.
-ALONE = ("analyse/differencing.md", "start/analyst.md", "start/researcher.md", "take-part/rehearse.md")
+ALONE = ("analyse/data.md", "analyse/differencing.md", "start/analyst.md", "start/researcher.md", "take-part/rehearse.md")
 # Pages with several parties, or servers: their own tests, which type their lines.
 BY_TESTS = {
     "answer/budget.md": "tests/property/test_ledger_join.py",
