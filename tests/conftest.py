@@ -87,6 +87,12 @@ class OwnUser(Forked):
         super().__init__(args, *more, **given)
 
 
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are executed, and no copies of a process that has imported what they import."""
+    monkeypatch.setattr(Forked, "copies", False)
+
+
 @pytest.fixture(params=KINDS, ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """A study, then a session."""

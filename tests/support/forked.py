@@ -37,10 +37,12 @@ _UNBUFFERED = 0
 class Forked(subprocess.Popen[Any]):
     """A process, which is copied where that makes no difference."""
 
+    # Tests of what an interpreter has at its start execute everything.
+    copies = True
     _told: int | None = None
 
     def __init__(self, args: Any, bufsize: int = -1, *more: Any, **given: Any) -> None:
-        self._may_be_copied = bufsize != _UNBUFFERED and not is_thorough()
+        self._may_be_copied = self.copies and bufsize != _UNBUFFERED and not is_thorough()
         super().__init__(args, bufsize, *more, **given)
 
     def _execute_child(self, *given: Any) -> None:
@@ -113,7 +115,7 @@ def _order(how: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "module": module,
         "arguments": [os.fsdecode(argument) for argument in arguments],
-        "folder": os.fsdecode(how["cwd"] or Path.cwd()),
+        "folder": str(Path(os.fsdecode(how["cwd"] or "")).absolute()),
         "environment": _environment(how),
         "session": bool(how["start_new_session"]),
     }

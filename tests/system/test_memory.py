@@ -92,6 +92,7 @@ def limited(process: subprocess.Popen[str], room: int) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are Linux's")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+@pytest.mark.usefixtures("executed")
 def test_a_party_whose_memory_runs_out_goes_on_by_the_same_command(site: Path, seed: int) -> None:
     draw = random.Random(seed)
     protocol = draw.choice(("packed-sharing", "cordp-dme", "inca"))
