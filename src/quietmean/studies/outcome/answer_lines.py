@@ -29,6 +29,7 @@ from quietmean.statistics.tidy import Term, terms_of
 
 # So many terms of one statistic have a line.
 _MOST_LINES = 30
+_PROPOSED = "Wider bounds would add noise to a mean, narrower ones would cut more values."
 # What the label of a cell says where a value is missing.
 _MISSING = re.compile(rf"(^|[ :]){MISSING}(?=$|[ ,])")
 # The place of the numbers of records in a line; so many lines repeat one number before it is said once.
@@ -117,14 +118,30 @@ def _between(curve: Sequence[Term]) -> list[Term]:
     return [term for place, term in enumerate(reversed(curve)) if place % every]
 
 
+def _looked(document: Mapping[str, Any]) -> tuple[Term, Term, Term]:
+    terms = {term.term: term for term in terms_of(document)}
+    return terms[LOW], terms[HIGH], terms[OUTSIDE]
+
+
+def _is_known(document: Mapping[str, Any]) -> bool:
+    low, high, _ = _looked(document)
+    return not math.isnan(low.estimate + high.estimate)
+
+
+def below_looks(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What first looks say of the bounds that they propose, where one does."""
+    return [_PROPOSED] * any(map(_is_known, documents))
+
+
 def lines_of_looks(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each first look: what it proposes, and the part of the values outside of that."""
+    if not documents:
+        return
     has_truth = have_truth(documents)
     rows = [["  statistic", "proposed bounds", "values outside", *[TRUTH] * has_truth]]
     for document in documents:
-        terms = {term.term: term for term in terms_of(document)}
-        low, high, outside = terms[LOW], terms[HIGH], terms[OUTSIDE]
-        known = not math.isnan(low.estimate + high.estimate)
+        low, high, outside = _looked(document)
+        known = _is_known(document)
         bounds = f"{bound_text(low)} to {bound_text(high)}" if known else "not known"
         left = f"at most {_percent(outside.noise[1])}{' (cut)' if CUT in high.flags else ''}" if known else ""
         rows.append([f"  {document['name']}", bounds, left, *[_percent(outside.truth) if known else ""] * has_truth])

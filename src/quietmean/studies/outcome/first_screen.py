@@ -38,7 +38,7 @@ from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.agreement.first_look import LookBudget, only_looks
 from quietmean.studies.outcome.about_intervals import about_intervals
-from quietmean.studies.outcome.answer_lines import lines_of_looks, table_lines
+from quietmean.studies.outcome.answer_lines import below_looks, lines_of_looks, table_lines
 from quietmean.studies.outcome.hidden import and_more, what_is_hidden
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outsiders import against_parties, only_outsiders
@@ -46,7 +46,6 @@ from quietmean.studies.outcome.outsiders import against_parties, only_outsiders
 _INTERVALS_APART = "The numbers of the table have privacy noise. Their intervals: --details."
 # So many answers have how far a lie moves them.
 _REACHED = 2
-_PROPOSED = "Wider bounds would add noise to a mean, narrower ones would cut more values."
 # What stands before a line that says more of the one above.
 _GOES_ON = " "
 
@@ -345,8 +344,7 @@ def _table(documents: Sequence[Mapping[str, Any]], end: Ended) -> Iterator[str]:
     """The lines of all answers, those of first looks apart."""
     looks = [document for document in documents if document.get("kind") == FirstLook.name]
     others = [document for document in documents if document not in looks]
-    if looks:
-        yield from lines_of_looks(looks)
+    yield from lines_of_looks(looks)
     if others or not looks:
         yield from table_lines(others, phrase(end.counted))
 
@@ -371,12 +369,11 @@ def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _below_table(end: Ended, shown_terms: Sequence[Term]) -> Iterator[tuple[str, str]]:
-    looks = [document["name"] for document in end.statistics if document.get("kind") == FirstLook.name]
-    if looks:
-        yield "", _PROPOSED
-    about = end.terms if any(term.these_records for term in end.terms) else shown_terms
+    looks = [document for document in end.statistics if document.get("kind") == FirstLook.name]
+    about, apart = end.terms if any(term.these_records for term in end.terms) else shown_terms, {look["name"] for look in looks}
     # Nobody's answers have no interval that means anything.
-    yield from (("", text) for text in about_intervals([] if end.nobodys else [t for t in about if t.name not in looks]))
+    intervals = about_intervals([] if end.nobodys else [term for term in about if term.name not in apart])
+    yield from (("", text) for text in (*below_looks(looks), *intervals))
     if len(shown_terms) < len(end.terms):
         yield "", _INTERVALS_APART
     if only_looks(end.statistics) and (budget := LookBudget.of_result(end.result)) is not None:
