@@ -77,7 +77,7 @@ Z2 = [[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]
         ({"c": [0.5, 0.5, 0.0], "Z": [["a", 0.0], [-1.0, 1.0], [0.0, -1.0]]}, "not an array of numbers"),
         ({"c": [0.5, 0.5, 0.0], "Z": Z2, "sigma": [1.0, 0.0]}, "singular"),
         ({"c": [0.5, 0.5, 0.0], "Z": Z2, "sigma": [1.0, 2.0, 3.0]}, "not an array of numbers"),
-        ({"c": [float("inf"), 0.5, 0.0], "Z": Z2}, "not finite"),
+        ({"c": [float("inf"), 0.5, 0.0], "Z": Z2}, "infinite or no number"),
     ],
 )
 def test_invalid_injections_are_refused(raw: object, message: str) -> None:

@@ -116,7 +116,7 @@ def _registrar_key(sealed: Sealed, signing: Identity | None, key: Path) -> str:
     """The file of the registrar's key: the coordinator's own, where that is the registrar."""
     terms = sealed.study.committee
     own = signing is not None and terms is not None and terms.registrar == signing.public_key
-    return quote(str(key)) if own else _REGISTRAR
+    return str(key) if own else _REGISTRAR
 
 
 def _next(study: Path, drop: str, page: Path, registrar: str) -> list[str]:
@@ -127,7 +127,7 @@ def _next(study: Path, drop: str, page: Path, registrar: str) -> list[str]:
     listen = f":{place.port or 443}" if safe else f"{place.hostname}:{place.port or 80}"
     serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} --listen {quote(listen)} --folder box"
     serve += " --key NAME.key" + (" --certificate FILE --private-key FILE" if safe else "")
-    links = f"quietmean study vouchers INVITATION {quote(drop)} --key {registrar}"
+    links = f"quietmean study vouchers INVITATION {quote(drop)} --key {quote(registrar)}"
     keys = "NAME.key is a key of who runs the drop (quietmean key new)."
     keys += " The FILEs are its web certificate and the key of that." if safe else ""
     keys += f" {_REGISTRAR} is of who admits respondents." if registrar == _REGISTRAR else ""
