@@ -310,7 +310,7 @@ def test_a_second_commitment_is_refused() -> None:
 def test_another_opening_than_was_committed_to_is_refused() -> None:
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
     told = replace(forged(0, FOUR, proposal), openings={0: secret("another")})
-    with pytest.raises(PeerError, match="revealed something else"):
+    with pytest.raises(PeerError, match="showed other numbers than those it had fixed"):
         machine(2).receive(StartProgress(), 0, told)
 
 

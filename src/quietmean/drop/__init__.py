@@ -245,7 +245,7 @@ class Drop:
 class DropServer:
     """Listens on ``address``. ``certificate``: of the host, and its private key; None for plain HTTP.
 
-    ``say``: is told now and then how many contributions came.
+    ``say``: hears now and then how many contributions came.
     """
 
     drop: Drop

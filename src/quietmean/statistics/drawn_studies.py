@@ -162,7 +162,7 @@ class DrawnStudies(ABC, Generic[Asked]):
         return 1.0
 
     def terms_of(self, first: Estimates) -> Sequence[str | None]:
-        """The terms that are told, None for the headline."""
+        """The terms that are shown, None for the headline."""
         return (None,)
 
     def at(self, question: Asked, term: str) -> float:

@@ -41,7 +41,7 @@ class ModelKind:
 
     @property
     def needed(self) -> list[str]:
-        """The fields without which there is no model."""
+        """The fields that every model needs."""
         return [name for name, parameter in self.parameters.items() if parameter.default is inspect.Parameter.empty]
 
     def read(self, name: str, text: str) -> Any:

@@ -422,7 +422,7 @@ def privacy_of(end: Ended) -> str:
 
 
 def privacy_means(end: Ended) -> str:
-    """What the epsilon of :func:`privacy_of` means for who knows none; "" where there is no epsilon."""
+    """What the epsilon of :func:`privacy_of` means for who knows none; "" where no epsilon is stated."""
     epsilon = end.promised if math.isfinite(end.promised) else end.spent
     if end.bare or end.nats or not math.isfinite(epsilon):
         return ""
