@@ -88,7 +88,7 @@ def test_a_receipt_that_states_less_than_it_shows_is_not_ok(shown: Shown) -> Non
     forged = text(shown(LOCAL, 1, certify=target, result={"epsilon": epsilon * 0.9, "delta": 1e-6}))
     assert "NO " not in honest
     assert "OK This receipt holds." in honest
-    assert "It states the cost that it had: epsilon" in honest
+    assert "It states the realised cost: epsilon" in honest
     assert "NO This receipt does not hold. It states realised epsilon" in forged
     assert "OK " not in forged
     assert "Keep this file, and tell all parties." in forged

@@ -167,7 +167,7 @@ class ReceiptScreen:
         if not isinstance(stated, int | float) or result.get("delta") != self.analysis.delta:
             return
         if not _above(found, stated):
-            yield True, f"It states the cost that it had: epsilon {epsilon_shown(stated)}, not less than computed here."
+            yield True, f"It states the realised cost: epsilon {epsilon_shown(stated)}, not less than computed here."
             return
         least = self.certificate.exhaustive or self.document["numbers"] == EXACT or _above(self.certificate.at_least, stated)
         if least and self.certificate.found is None:
@@ -222,11 +222,11 @@ class ReceiptScreen:
         except (TypeError, ValueError):
             return
         if math.isinf(whole) and math.isinf(max(map(float, self.document["epsilon"]), default=0.0)):
-            yield f"{BELOW}A party's records together are not protected, nor is one of them."
+            yield f"{BELOW}A whole party is not protected, nor is one record of it."
         elif math.isinf(whole):
-            yield f"{BELOW}A party's records together are not protected. Only a study with --unit party does that."
+            yield f"{BELOW}A whole party is not protected. Only a study with --unit party does that."
         elif says_nothing(whole):
-            yield f"{BELOW}A party's records together are not protected (epsilon {epsilon_shown(whole)})."
+            yield f"{BELOW}A whole party is not protected (epsilon {epsilon_shown(whole)})."
         else:
             yield f"{BELOW}The receipt states epsilon {epsilon_shown(whole)} for all records of one party together."
 
