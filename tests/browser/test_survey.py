@@ -177,6 +177,7 @@ def test_a_mistake_is_said_where_it_is_and_times_are_those_of_the_device(browser
         person.page.click("#send")
         assert person.page.inner_text("#answer-0-note") == "pay is not a number. Write it as in 1000 or 1.5."
         assert person.page.get_attribute("#answer-0", "aria-invalid") == "true"
+        assert person.page.get_attribute("#answer-0-note", "class") == "mistake"
         assert person.page.evaluate("document.activeElement.id") == "answer-0"
         person.page.fill("#answer-0", "12")
         assert person.page.get_attribute("#answer-0", "aria-invalid") == "false"

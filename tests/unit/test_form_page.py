@@ -22,13 +22,16 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.drop import Drop, DropBox
 from quietmean.form import FormPage, SignedPage, form_page, learnt, place_of
+from quietmean.form.result_page import section_of
 from quietmean.node.net import Identity, Purpose
 from quietmean.privacy.guesses import times_right
 from quietmean.statistics import Statistic, parse_statistic, read_text
+from quietmean.statistics.estimate import ASK_FOR_MORE
 from quietmean.statistics.program import NoProgram
 from quietmean.studies.agreement.signed import Signed
 from support.degenerate import KINDS
 from support.every_kind import COLUMNS
+from support.outcomes import finished
 from support.survey import Survey, answer_of
 
 SOURCES = Path(__file__).parents[2] / "src/quietmean/form"
@@ -380,3 +383,19 @@ def test_a_drop_hands_out_what_members_published_and_nothing_else(survey: Survey
 def test_another_file_is_no_page(content: bytes) -> None:
     with pytest.raises(InputError, match="not a page"):
         FormPage.of_file(content)
+
+
+def test_no_result_tells_who_answered_to_ask_for_more() -> None:
+    said = []
+    for text in (
+        "spearman(x, y, bins=6)",
+        "roc(risk, yes, bins=4)",
+        "bland-altman(x, y)",
+        "mantel-haenszel(yes, other, by=cause)",
+    ):
+        about = finished(text, noise=40.0)
+        (answer,), (document,) = about.answers, about.to_json()["statistics"]
+        section = " ".join(section_of(answer.statistic, about.workload.columns, document, "people"))
+        assert ASK_FOR_MORE not in section
+        said += [flag["message"] for flag in document["flagged"] if ASK_FOR_MORE in flag["message"]]
+    assert said

@@ -101,6 +101,7 @@ function measure(column, place) {
       return element("button", { type: "button", className: "quiet", textContent: text, onclick: choose });
     }));
     input.setAttribute("aria-invalid", String(Boolean(mistake)));
+    note.className = mistake ? "mistake" : "hint";
     note.textContent = value < column.low ? `This is below ${low}. It counts as ${low}.`
       : value > column.high ? `This is above ${high}. It counts as ${high}.` : mistake ?? "";
   };

@@ -17,6 +17,7 @@ from quietmean.form.words import asked_by, learnt, odds_of
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee.result import CheckedResult
 from quietmean.statistics import Columns, Statistic
+from quietmean.statistics.estimate import ASK_FOR_MORE
 from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import capital, names_in, notes_of, shown, together
 from quietmean.statistics.tidy import Term, terms_of
@@ -63,7 +64,7 @@ def _content(sealed: Sealed, plan: Plan, opened: OpenedStudy) -> Iterator[str]:
     there = count_of(len(opened.digests), "answer is", "answers are")
     yield f"{_said(asked_by(sealed))}{_said(f'{there} in this result.')}</header>"
     for statistic, document in zip(study.workload.statistics, documents, strict=True):
-        yield from _answer(statistic, study.workload.columns, document, counted)
+        yield from section_of(statistic, study.workload.columns, document, counted)
     terms = [term for document in documents for term in terms_of(document)]
     members = ", ".join(sorted(entry.name for entry in sealed.computing))
     yield "<section><h2>How to read it</h2>"
@@ -75,14 +76,14 @@ def _content(sealed: Sealed, plan: Plan, opened: OpenedStudy) -> Iterator[str]:
     yield f"<dl><dt>study</dt><dd>{sealed.digest}</dd></dl></section>"
 
 
-def _answer(statistic: Statistic, columns: Columns, document: Mapping[str, Any], counted: str) -> Iterator[str]:
+def section_of(statistic: Statistic, columns: Columns, document: Mapping[str, Any], counted: str) -> Iterator[str]:
     """What is known of one question: a sentence, each number with its interval, and what is flagged."""
-    names, says = names_in(document), finding(document, counted)
+    names, says = names_in(document), _without_advice(finding(document, counted))
     question = learnt(statistic, columns)
-    yield f"<section><h2>{escape(question[:1].upper() + question[1:])}</h2>{_said(f'{says}.')}"
+    yield f"<section><h2>{escape(question[:1].upper() + question[1:])}</h2>{_said(says)}"
     terms, hidden = together(terms_of(document))
     yield _table(terms, document)
-    notes = [capital(note, names) for note in notes_of(document["flagged"])]
+    notes = [capital(_without_advice(note), names) for note in notes_of(document["flagged"])]
     yield from (_said(note, "hint") for note in [capital(hidden), *notes] if note and note != says)
     yield "</section>"
 
@@ -93,6 +94,11 @@ def _table(terms: Sequence[Term], document: Mapping[str, Any]) -> str:
     cells = [map(escape, row) for row in rows]
     lines = [f'<tr><th scope="row">{label}</th><td>{value}</td><td>{ends}</td></tr>' for label, value, ends in cells]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>" if lines else ""
+
+
+def _without_advice(text: str) -> str:
+    """What is said of an answer to people who answered: they cannot ask for more."""
+    return text.replace(ASK_FOR_MORE, "").strip()
 
 
 def _said(text: str, kind: str = "") -> str:
