@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -29,7 +30,9 @@ def _import_all() -> None:
 
     for found in walk_packages(quietmean.__path__, "quietmean.", onerror=lambda name: None):
         if not found.name.startswith(_APART):
-            import_module(found.name)
+            # What needs an extra that is not installed here, a command of it says itself.
+            with suppress(ModuleNotFoundError):
+                import_module(found.name)
     # Copies collect no waste of it: each page that they look at is copied.
     gc.collect()
     gc.freeze()
