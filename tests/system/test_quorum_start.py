@@ -155,6 +155,8 @@ def test_too_few_end_cleanly_and_nothing_is_charged(consortium: Consortium) -> N
     assert consortium.account("ada").charged_epsilon == 0
 
 
+# The times are those of an interpreter that starts: a copy has ended its first round by then.
+@pytest.mark.usefixtures("executed")
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.2, 0.6])
 def test_killed_and_restarted_in_the_start(consortium: Consortium, seconds: float) -> None:
