@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError
-from quietmean.form.files import filled, policy_text, source, source_hash
+from quietmean.form.files import page_text, policy_text, source, source_hash
 from quietmean.form.result_page import page_of, result_page
 from quietmean.form.signed_page import SignedPage, place_of
 from quietmean.form.words import asked_by, learnt, odds_of
@@ -89,12 +89,12 @@ def form_page(sealed: Sealed, choice: Choice, drop: str) -> FormPage:
 
 
 def _page(survey: str, drop: str) -> FormPage:
-    script, style, template = _script(), source("form.css"), source("form.html")
+    script = _script()
     place = urlsplit(drop)
     parts = {
         "default-src": "'none'",
         "script-src": f"'sha256-{source_hash(script)}'",
-        "style-src": f"'sha256-{source_hash(style)}'",
+        "style-src": f"'sha256-{source_hash(source('form.css'))}'",
         "worker-src": "blob:",
         "img-src": "data:",
         "connect-src": f"{place.scheme}://{place.netloc}",
@@ -102,8 +102,9 @@ def _page(survey: str, drop: str) -> FormPage:
         "form-action": "'none'",
     }
     policy = policy_text(parts)
-    fields = {"policy": policy, "title": "Survey", "style": style, "survey": survey, "script": script}
-    return FormPage(filled(template, fields).encode(), f"{policy}; {_HEADER}")
+    scripts = f'<script type="application/json" id="survey">{survey}</script>\n<script>{script}</script>\n'
+    page = page_text(policy, "Survey", source("form.html").rstrip("\n"), scripts)
+    return FormPage(page.encode(), f"{policy}; {_HEADER}")
 
 
 def _script() -> str:

@@ -24,6 +24,12 @@ def policy_text(parts: Mapping[str, str]) -> str:
     return "; ".join(f"{name} {value}" for name, value in parts.items())
 
 
-def filled(template: str, fields: Mapping[str, str]) -> str:
+def page_text(policy: str, title: str, content: str, scripts: str = "") -> str:
+    """A whole page with the one style of all: what is in it, and ``scripts`` below that."""
+    fields = {"policy": policy, "title": title, "style": source("form.css"), "content": content, "scripts": scripts}
+    return _filled(source("page.html"), fields)
+
+
+def _filled(template: str, fields: Mapping[str, str]) -> str:
     """A template with each ``{name}`` replaced, once: what is put in is not looked at again."""
     return re.sub(r"\{(\w+)\}", lambda match: fields[match[1]], template)

@@ -12,7 +12,7 @@ from typing import Any
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.readable import count_of
-from quietmean.form.files import filled, policy_text, source, source_hash
+from quietmean.form.files import page_text, policy_text, source, source_hash
 from quietmean.form.words import asked_by, learnt, odds_of
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee.result import CheckedResult
@@ -42,13 +42,8 @@ def result_page(sealed: Sealed, plan: Plan, checked: CheckedResult) -> bytes:
         "form-action": "'none'",
     }
     study = sealed.study
-    fields = {
-        "policy": policy_text(policy),
-        "title": escape(f"{study.name}: the result"),
-        "style": source("form.css"),
-        "content": "\n".join(_content(sealed, plan, opened)),
-    }
-    return filled(source("result.html"), fields).encode()
+    title, content = escape(f"{study.name}: the result"), "\n".join(_content(sealed, plan, opened))
+    return page_text(policy_text(policy), title, content).encode()
 
 
 def page_of(sealed: Sealed, plan: Plan) -> Callable[[CheckedResult], bytes]:
