@@ -8,11 +8,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from quietmean.core.portability import read_at
+from quietmean.core.portability import open_strange, read_at
 from quietmean.studies.agreement.contribution import RESULT_PAGE
 
-# No link is followed, and nothing is waited for.
-_READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 # Sums and logs of a million contributions have 80 MB.
 _LARGEST = 1 << 28
 # Of each member three, and twice as many.
@@ -40,7 +38,7 @@ class PublishedFiles:
         if not _NAME.fullmatch(name):
             return None
         try:
-            handle = os.open(self.folder / name, _READING)
+            handle = open_strange(self.folder / name)
         except OSError:
             return None
         try:
