@@ -435,7 +435,7 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
             raise without_answer(error, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
     judged = drop.judged(opened.digests.values())
-    of_page = drop.about_page(result_page(sealed, choice.plan, checked))
+    of_page = drop.about_page(lambda: result_page(sealed, choice.plan, checked))
     about = {**drop.to_json(), **of_page, **({"receipts": [one.to_json() for one in judged]} if judged else {})}
     pages.write(opened, effort, json=json, details=details, **({"drop": about} if about else {}))
     if json:

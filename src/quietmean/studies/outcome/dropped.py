@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -91,12 +91,14 @@ class DropFiles:
         same = [log for log in self.logs.values() if log.chains and log.chains[-1].head.hex() == end[1]]
         return {"position": end[0], "head": end[1], "members": self._names(same)}
 
-    def about_page(self, page: bytes) -> dict[str, Any]:
-        """Which members signed this page of the result, made anew, and which another one; nothing without logs."""
-        digest = hashlib.sha256(page).hexdigest()
+    def about_page(self, made: Callable[[], bytes]) -> dict[str, Any]:
+        """Which members signed the page of the result, which is ``made`` anew, and which another one; nothing without logs."""
         signed = [log for log in self.logs.values() if log.page]
+        if not signed:
+            return {}
+        digest = hashlib.sha256(made()).hexdigest()
         names = {what: self._names(log for log in signed if (log.page == digest) == same) for what, same in _SIGNED.items()}
-        return {"page": {"sha256": digest, **names}} if signed else {}
+        return {"page": {"sha256": digest, **names}}
 
     @staticmethod
     def of_page(about: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
