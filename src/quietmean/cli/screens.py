@@ -12,7 +12,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.readable import SCREEN, ShortFact, count_of, delta_shown, epsilon_shown, indented, listed, printable
 from quietmean.privacy import CoalitionCertificate
 from quietmean.privacy.analysis import WORTHLESS, is_worthless
-from quietmean.privacy.guesses import guess_text
+from quietmean.privacy.guesses import guess_text, says_nothing
 from quietmean.privacy.loss import EXACT
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ _ROW = 13
 _WORST, _WARNINGS = 3, 3
 # What two computations of one figure may differ by.
 _ROUNDING = 1e-9
-# From this epsilon on a 50:50 guess may be right 999 times in 1,000.
-_HIDES_NOTHING = math.log(999)
 
 
 def with_remark(line: str, remark: str) -> list[str]:
@@ -241,11 +239,6 @@ def unit_of(raw: Mapping[str, Any]) -> str:
 
 def _above(found: float, limit: float) -> bool:
     return found > limit * (1 + _ROUNDING) + _ROUNDING
-
-
-def says_nothing(epsilon: float) -> bool:
-    """Whether a guess between two values may be right 999 times in 1,000, or more."""
-    return epsilon >= _HIDES_NOTHING
 
 
 def _if_all_others(alone: float, promised: APriori | None) -> str:

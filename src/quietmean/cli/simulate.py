@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import NO, OK, print_json, print_lines, progress
-from quietmean.cli.screens import BELOW, rows, says_nothing, show_first, unit_of
+from quietmean.cli.screens import BELOW, rows, show_first, unit_of
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, kind_of_file, read_as, read_json
 from quietmean.core.party import PartyId
@@ -31,7 +31,7 @@ from quietmean.core.readable import (
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary
 from quietmean.privacy.coalitions import Effort
-from quietmean.privacy.guesses import guess_text
+from quietmean.privacy.guesses import guess_text, says_nothing
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import Hints
 from quietmean.randomness import Seed

@@ -8,6 +8,8 @@ from quietmean.core.readable import Phrase, phrase
 
 # From so many guesses in 100 on the protection is called weak; and of how many times a guess may be right, at most.
 _WEAK, _MOST_TIMES = 95, 1_000_000
+# From this epsilon on a guess may be right 999 times in 1,000.
+_HIDES_NOTHING = math.log(999)
 
 
 def times_right(epsilon: float, delta: float, times: int = 100) -> int:
@@ -41,6 +43,11 @@ def odds(epsilon: float, delta: float) -> tuple[int, int]:
     while (right := times_right(epsilon, delta, times)) == times < _MOST_TIMES:
         times *= 10
     return right, times
+
+
+def says_nothing(epsilon: float) -> bool:
+    """Is a guess between two values right 999 times in 1,000, or more?"""
+    return epsilon >= _HIDES_NOTHING
 
 
 def is_weak(right: int, times: int) -> bool:
