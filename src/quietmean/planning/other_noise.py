@@ -21,8 +21,8 @@ def other_noise(plan: Plan, options: Mapping[str, Any]) -> str | None:
     """One sentence on Laplace noise for a plan of Gaussian noise, and the reverse. None where the protocol has one kind only.
 
     ``options``: those that were asked for. Both errors are predicted, and lost values are in neither; of an account of rule
-    gauss a study takes the square of its mu. Laplace noise takes
-    more at equal (epsilon, delta), and is chosen unasked for one private count alone.
+    gauss a study takes the square of its mu. Laplace noise takes more at equal (epsilon, delta), and is
+    chosen unasked for one private count alone.
     """
     option = options_of(type(plan.protocol)).get(_NOISE)
     if option is None or _LAPLACE not in option.choices or plan.target.nats is not None:

@@ -84,10 +84,10 @@ class FirstLook(Statistic):
     A column that no question gives a domain may be any number. Two tables are released: of signed powers of two, and of finer
     cells in each; of a column between bounds that are known to be too wide, of 32 and 1,024 cells. One record is in one cell of
     each, so that cells cost no noise. The bounds are edges. First those beyond which 0.5 % of the records lie at most on either
-    side, or what a deviation of the noise cannot tell from that. Then they move outwards
-    to where noise and what is lost beyond them make the least error of a mean, with the tails that the cells allow
-    (:mod:`~quietmean.statistics.long_tails`). They go one coarse cell beyond values that stand out at most, or to 0 where no
-    value is seen beyond. Where no cell stands out nothing is known.
+    side, or what a deviation of the noise cannot tell from that. Then they move outwards to where noise and what is lost beyond
+    them make the least error of a mean, with the tails that the cells allow (:mod:`~quietmean.statistics.long_tails`). They go
+    one coarse cell beyond values that stand out at most, or to 0 where no value is seen beyond. Where no cell stands out nothing
+    is known.
     """
 
     name = "first-look"

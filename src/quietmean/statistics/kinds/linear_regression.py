@@ -147,7 +147,7 @@ class LinearRegression(Weighable, Regression):
         """What is released of weighted records. Raises :class:`InputError` for a design by which errors cannot be known."""
         outcome, covariates = self._sides(columns)
         if self.strata is not None or self.margin or self.population is not None:
-            raise InputError(f"{self.text} is a regression, which takes weight and psu alone . Leave strata and the like out.")
+            raise InputError(f"{self.text} is a regression, which takes weight and psu alone. Leave strata and the like out.")
         if self.psu is None and len(covariates) > 1:
             raise InputError(
                 f"{self.text} weighs several covariates, whose errors need clusters. Name them, as in psu=site, or keep one."

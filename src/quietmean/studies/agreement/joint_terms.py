@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
@@ -110,9 +111,9 @@ class JointTerms(BaseModel):
         """Return the terms as they are sealed: with hybrid links, unless they say something else."""
         return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
 
+    @abstractmethod
     def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
         """The plan of so many parties, of each round where there are several. Raises :class:`InputError` where there is none."""
-        raise NotImplementedError
 
     def charge_of(self, plan: Plan) -> Charge:
         """What all that is released by this plan costs at most."""
