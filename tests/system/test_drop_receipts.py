@@ -295,7 +295,7 @@ CARELESS = {
     "each log": (
         "receipts",
         "study.names.filter((_, at) => pages[at]",
-        "logs.map(() => study.names[0]).filter((_, at) => pages[0]",
+        "logs.map(({ member }) => lines.indexOf(member)).filter((at) => pages[at]",
     ),
 }
 
