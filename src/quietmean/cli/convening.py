@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from io import BytesIO
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, print_lines, progress, warn
 from quietmean.cli.identity import load_identity
 from quietmean.cli.screens import NEXT, rows, with_remark
 from quietmean.core.errors import InputError
-from quietmean.core.extensions import import_extra
-from quietmean.core.file_kinds import kind_of_content, require_kind_of_store
-from quietmean.core.output import Output
+from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.readable import ShortFact, count_of, indented, marked, some_of
 from quietmean.node.monitor import read_status, status_path
-from quietmean.node.net import KEY_PREFIX, Purpose, public_key_bytes
+from quietmean.node.net import Purpose
 from quietmean.studies.agreement.any_study import facts_of, has_committee, load_any
 from quietmean.studies.agreement.contribution import with_own_program
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.agreement.signed import is_document, read_bounded
+from quietmean.studies.agreement.signed import is_document
 from quietmean.studies.agreement.study_keys import Distrusted
-from quietmean.studies.agreement.voucher import ENDING, Registrar, Voucher, committee_of, vouching_of
+from quietmean.studies.agreement.voucher import vouching_of
 from quietmean.studies.outcome.feasible import needs_addresses, require_in_general, require_sealable
 from quietmean.studies.party import PartyContext, start_request
 from quietmean.studies.party import own_keys as find_own_keys
 from quietmean.studies.party.approval import fingerprint
-from quietmean.studies.party.handing_in import require_drop
 
 
 def invite_command(
@@ -98,152 +93,6 @@ def invite_command(
             lines += indented("Registrar", f"quietmean study vouchers {quote(path.name)} --key REGISTRAR.key")
         seal = f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"
         print_lines([*lines, *with_remark(seal, "when all entries have come")])
-
-
-# Public keys of contributors, one a line.
-_LARGEST_LIST = 1 << 27
-
-
-def vouchers_command(
-    invitation: Path,
-    page: str = "",
-    /,
-    *,
-    key: Path = Path("quietmean.key"),
-    number: int | None = None,
-    own_keys: Path | None = None,
-    weight: float | None = None,
-    folder: Out = None,
-    qr: bool = False,
-    json: bool = False,
-) -> None:
-    """Make the vouchers of a study with a committee: each admits one contributor whom no list names, once.
-
-    A voucher is a file with a key that this registrar certified: hand out each to one contributor, and over a channel that nobody
-    else reads, as anyone who has it can contribute in its place. The same command makes the same vouchers again, never more.
-
-    Parameters
-    ----------
-    invitation
-        The invitation to the study. It says how many vouchers there are, and who makes them.
-    page
-        The address of the study's page, from quietmean study form. Then links.csv in --out has a link for each voucher. Send each
-        link over a private channel.
-    key
-        The registrar's private key.
-    number
-        How many vouchers to make, from the first on. Default: all of the study, except those already in --out for contributors'
-        own keys.
-    own_keys
-        Make vouchers for contributors' own keys instead. Give a file with their public keys, from quietmean key new, one a
-        line. Such a voucher holds no key, and only the key's owner can use it.
-    weight
-        The largest weight of a contribution with one of these vouchers. Default: the study's.
-    folder
-        Where to write the vouchers. Default: INVITATION.vouchers.
-    qr
-        Also write a QR code of each voucher (SVG), or of its link, to print in letters. It is as secret as the voucher.
-    json
-        One JSON document on standard output.
-    """
-    invitation_terms = Invitation.load(invitation)
-    registrar = Registrar.of(invitation_terms, load_identity(key))
-    terms = committee_of(invitation_terms.terms)
-    largest = None if terms is None else terms.largest_weight
-    if weight is not None and largest is not None and weight > largest:
-        raise InputError(f"a voucher's weight is {weight:g}, and the study's largest {largest:g}. Give no more than that.")
-    if own_keys is not None and number is not None:
-        raise InputError("--number says how many keys this registrar makes, and --own-keys has its own. Leave one of them out.")
-    place = folder or invitation.with_suffix(".vouchers")
-    there = _there(place, invitation_terms.digest)
-    if own_keys is None:
-        of_own_keys = sum(name.startswith("own-") for name in there)
-        vouchers = registrar.make(registrar.number - of_own_keys if number is None else number, weight)
-    else:
-        vouchers = registrar.certify(_keys_in(own_keys), weight)
-    count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in vouchers.vouchers.values()})
-    if count > registrar.number:
-        raise InputError(
-            f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has {registrar.number}"
-            ". Make no more, members do not take them."
-        )
-    links = _links(page, vouchers.fragments) if page else {}
-    outputs = {Output(place / name, "the voucher", private=True): content for name, content in vouchers.files.items()}
-    others = {
-        Output(place / f"{name}.svg", "the QR code", private=True, ends=(".svg",)): _qr(links.get(name, "").encode() or content)
-        for name, content in vouchers.files.items()
-        if qr
-    }
-    if links:
-        table = "".join(f"{name},{link}\n" for name, link in {"voucher": "link", **links}.items())
-        others[Output(place / "links.csv", "the links", private=True, ends=(".csv",))] = table.encode()
-    outputs |= others
-    make_folder(place)
-    for planned, content in outputs.items():
-        planned.require_free(content)
-    for planned, content in outputs.items():
-        planned.write(content)
-    if json:
-        names = [str(output.path) for output in outputs if output not in others]
-        print_json(
-            {"vouchers": names, "registrar": registrar.public_key, "invitation": invitation_terms.digest, "of": registrar.number}
-        )
-        return
-    to = (
-        "each to one contributor, unseen by others. Anyone who has it can contribute in its place."
-        if own_keys is None
-        else "each back. It goes beside its key, as NAME.voucher beside NAME.key."
-    )
-    made = f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}."
-    facts = [ShortFact("registrar", registrar.public_key), ShortFact("invitation", invitation_terms.digest)]
-    facts += [ShortFact("links", str(place / "links.csv"))] if links else []
-    print_lines([made, *rows(facts), *indented("Hand", to)])
-
-
-def _links(page: str, fragments: dict[str, str]) -> dict[str, str]:
-    """The links to a page, by the names of vouchers. Raises :class:`InputError` for no address of a page."""
-    require_drop(page)
-    if not fragments:
-        raise InputError("a link holds a key that this registrar made, and --own-keys has others. Leave the page out.")
-    return {name: f"{page}#{fragment}" for name, fragment in fragments.items()}
-
-
-def _qr(content: bytes) -> bytes:
-    """A picture (SVG) of these bytes. Raises :class:`InputError` without the extra."""
-    segno = import_extra("segno", "qr", "a QR code")
-    picture = BytesIO()
-    segno.make(content, error="m", micro=False).save(picture, kind="svg", scale=4, title="A voucher")
-    return picture.getvalue()
-
-
-def _there(folder: Path, invitation: str) -> dict[str, Voucher]:
-    """The vouchers for an invitation that are in a folder, by the names of their files."""
-    listed = {path.name: Voucher.of_key(path) for path in sorted(folder.glob(f"*{ENDING}"))}
-    return {name: voucher for name, voucher in listed.items() if voucher is not None and voucher.invitation == invitation}
-
-
-def _keys_in(path: Path) -> list[str]:
-    content = read_bounded(path, _LARGEST_LIST)
-    if (kind := kind_of_content(content)) is not None:
-        raise InputError(
-            f"file {path} holds {kind.words}, not public keys. Give a file with one key a line.{kind.advice(str(path))}"
-        )
-    lines = content.decode("utf-8", errors="replace").splitlines()
-    keys = [line.strip() for line in lines if line.strip()]
-    if not keys:
-        raise InputError(f"file {path} has no public key. Write one a line, as quietmean key new shows it.")
-    for line, key in enumerate(keys, 1):
-        try:
-            public_key_bytes(key)
-        except InputError as error:
-            # What stands there may be private.
-            why = str(error) if key.startswith(KEY_PREFIX) else f"it does not begin with {KEY_PREFIX}"
-            raise InputError(
-                f"line {line} of {path} is not a public key ({why}). Copy each as quietmean key new printed it."
-            ) from None
-    if len(set(keys)) < len(keys):
-        raise InputError(f"file {path} has a key twice. Name each key once, it gets one voucher.")
-    return keys
 
 
 def seal_command(

@@ -139,7 +139,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "study mock": ("mock", "Make up a table of a study, to try programs on."),
         "study synthesize": ("synthesize", "Make up rows that are like a study's records."),
         "study invite": ("convening", "Invite parties: one signed file, or a line of text."),
-        "study vouchers": ("convening", "Make vouchers that admit unnamed contributors."),
+        "study vouchers": ("forms", "Make vouchers that admit unnamed contributors."),
         "study seal": ("convening", "Make the signed study from all entries."),
         "study form": ("forms", "Make a page with which browsers contribute."),
         "study start": ("convening", "Start now, with the parties that are connected."),
