@@ -29,7 +29,7 @@ from quietmean.report import ReportFacts
 from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.agreement.voucher import Registrar, Voucher
+from quietmean.studies.agreement.voucher import Registrar, Voucher, vouching_of
 from quietmean.studies.outcome.opened_by_committee import names_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.by_file import CommitteeContributor
@@ -205,14 +205,24 @@ def test_a_voucher_admits_nobody_else(registrar: Registrar, study: CommitteeStud
         refused("Choose 1 to 12", registrar.make, number, None)
 
 
-@pytest.mark.parametrize(
-    "fields", [{"vouchers": 3}, {"registrar": "ed25519:" + "A" * 43 + "="}, {"registrar": "me", "vouchers": 3}]
-)
-def test_vouchers_and_their_registrar_are_named_together(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"registrar": "ed25519:" + "A" * 43 + "="}, {"registrar": "me", "vouchers": 3}])
+def test_a_registrar_has_vouchers_and_a_key(fields: dict[str, Any]) -> None:
     committee = {"members": 4, "contribute_by": "2090-01-01T00:00:00Z", **fields}
     column = [{"name": "pay", "low": 0.0, "high": 1.0}]
     with pytest.raises(InputError, match=r"registrar|public key"):
         StudyTerms.parse({"name": "wages", "column": column, "unit": "party", "committee": committee})
+
+
+@pytest.mark.parametrize("named", [None, "registrar"])
+def test_who_invites_is_the_registrar_unless_the_study_names_one(named: str | None, tmp_path: Path) -> None:
+    key = None if named is None else identity(named).public_key
+    study = CommitteeStudy(tmp_path, committee={"vouchers": 3, "registrar": key})
+    vouching = vouching_of(study.sealed.invitation)
+    assert vouching is not None
+    assert vouching.registrar == (key or study.identities["m1"].public_key)
+    # Members and contributors read it where they say yes.
+    contract = Contract.by_file(study.sealed, study.identities["c1"], study.sealed.choice(), None)
+    assert f"whose keys the registrar {vouching.registrar} certified" in str(contract.to_json()["committee"]["admits"])
 
 
 def handed_in(study: CommitteeStudy, key: Path, pay: float) -> bytes:

@@ -22,6 +22,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.drop import Drop, DropBox
 from quietmean.form import FormPage, SignedPage, form_page, learnt, place_of
+from quietmean.form.reach import require_reachable
 from quietmean.form.result_page import section_of
 from quietmean.node.net import Identity, Purpose
 from quietmean.privacy.guesses import times_right
@@ -32,6 +33,7 @@ from quietmean.studies.agreement.signed import Signed
 from support.degenerate import KINDS
 from support.every_kind import COLUMNS
 from support.outcomes import finished
+from support.refusals import refused
 from support.survey import Survey, answer_of
 
 SOURCES = Path(__file__).parents[2] / "src/quietmean/form"
@@ -167,9 +169,9 @@ def test_what_is_learnt_reads_so(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("drop", "listening"),
     [
-        ("https://drop.example.org", "--listen :443 --folder box --key NAME.key --certificate FILE --private-key FILE"),
-        ("https://drop.example.org:8443", "--listen :8443 --folder box --key NAME.key --certificate FILE --private-key FILE"),
-        ("http://127.0.0.1:8391", "--listen 127.0.0.1:8391 --folder box --key NAME.key\n"),
+        ("https://drop.example.org", "--listen :443 --folder box --certificate FILE --private-key FILE"),
+        ("https://drop.example.org:8443", "--listen :8443 --folder box --certificate FILE --private-key FILE"),
+        ("http://127.0.0.1:8391", "--listen 127.0.0.1:8391 --folder box\n"),
     ],
 )
 def test_what_serves_the_page_listens_where_the_page_sends(
@@ -219,6 +221,29 @@ def test_of_a_private_address_it_says_from_where_browsers_send(
 ) -> None:
     main(["study", "form", str(survey.study.path), drop, str(tmp_path / "form.html"), "--key", str(survey.study.key("m1"))])
     assert ("Let this drop serve the page" in " ".join(capsys.readouterr().out.split())) == says
+
+
+@pytest.mark.parametrize(
+    ("sends_to", "listens", "tls", "why"),
+    [
+        ("https://drop.example.org", "", True, ""),
+        # Behind a server that provides TLS.
+        ("https://drop.example.org", "127.0.0.1", False, ""),
+        ("https://10.1.2.3", "10.1.2.3", True, ""),
+        ("https://10.1.2.3", "", True, ""),
+        ("http://127.0.0.1:80", "localhost", False, ""),
+        ("http://127.0.0.1:80", "", False, "its own machine"),
+        ("https://localhost", "203.0.114.7", True, "its own machine"),
+        ("http://127.0.0.1:80", "127.0.0.1", True, "takes https alone"),
+        ("https://10.1.2.3", "8.8.8.8", True, "browsers forbid that"),
+        ("https://survey.local", "2606:4700::1", True, "browsers forbid that"),
+    ],
+)
+def test_a_drop_serves_no_page_that_browsers_keep_from_its_drop(sends_to: str, listens: str, tls: bool, why: str) -> None:
+    if why:
+        refused(why, require_reachable, sends_to, listens, tls=tls)
+    else:
+        require_reachable(sends_to, listens, tls=tls)
 
 
 @pytest.fixture

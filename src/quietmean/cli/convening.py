@@ -9,7 +9,8 @@ from typing import Any
 
 from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, print_lines, progress, warn
-from quietmean.cli.identity import load_identity
+from quietmean.cli.forms import SurveyByLink
+from quietmean.cli.identity import DEFAULT_KEY, known_or_new, load_identity
 from quietmean.cli.screens import NEXT, rows, with_remark
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
@@ -34,7 +35,7 @@ from quietmean.studies.party.approval import fingerprint
 def invite_command(
     study: Path,
     *,
-    key: Path = Path("quietmean.key"),
+    key: Path = DEFAULT_KEY,
     after: Path | None = None,
     save: Out = None,
     line: bool = False,
@@ -47,7 +48,7 @@ def invite_command(
     study
         The study file, or the session file.
     key
-        The coordinator's private key, from quietmean key new.
+        The coordinator's private key, from quietmean key new. Without this option it is made, if there is none.
     after
         The signed study that this one replaces, for another member, a new key or other bounds. The new study names the old one,
         and all parties accept again.
@@ -63,7 +64,8 @@ def invite_command(
     terms, path = load_any(study), save or study.with_suffix(".invitation")
     require_ahead(terms.start_by, datetime.now(UTC))
     require_in_general(terms, no_privacy=None)
-    identity, version, previous = load_identity(key), 1, None
+    output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
+    (identity, of_key), version, previous = known_or_new(key), 1, None
     if after is not None:
         before = Sealed.load(after)
         if before.invitation.convener != identity.public_key:
@@ -71,7 +73,6 @@ def invite_command(
                 f"{after} was sealed by {before.invitation.convener}, not by your key. Ask its coordinator to follow it up."
             )
         version, previous = before.invitation.version + 1, before.digest
-    output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
     invitation = Invitation.make(terms, identity, version, previous)
     if output_file is not None:
         output_file.write(invitation.signed.to_file())
@@ -89,10 +90,12 @@ def invite_command(
         lines.append(f"{'Parties':10}quietmean accept {quote(path.name)} --key NAME.key --name NAME" + usual)
         if has_committee(terms):
             lines.append(f"{'Members':10}add --member{of_member}")
-        if vouching_of(invitation) is not None:
-            lines += indented("Registrar", f"quietmean study vouchers {quote(path.name)} --key REGISTRAR.key")
         seal = f"{NEXT}study seal {quote(str(path))} NAME.entry ... --key {quote(str(key))}"
-        print_lines([*lines, *with_remark(seal, "when all entries have come")])
+        if (vouching := vouching_of(invitation)) is not None and vouching.registrar == identity.public_key:
+            seal += " --drop https://HOST"
+        elif vouching is not None:
+            lines += indented("Registrar", f"quietmean study vouchers {quote(path.name)} --key REGISTRAR.key")
+        print_lines([*lines, *of_key, *with_remark(seal, "when all entries have come")])
 
 
 def seal_command(
@@ -100,7 +103,8 @@ def seal_command(
     entries: list[str],
     /,
     *,
-    key: Path = Path("quietmean.key"),
+    key: Path = DEFAULT_KEY,
+    drop: str | None = None,
     save: Out = None,
     json: bool = False,
 ) -> None:
@@ -116,6 +120,9 @@ def seal_command(
         The entries of all parties: files, or lines of text.
     key
         The coordinator's private key.
+    drop
+        Of a survey by vouchers: the address of its drop, https://HOST, to which browsers will send. Then the page is made too, as
+        by quietmean study form; and, if the coordinator is the registrar, vouchers with links, as by quietmean study vouchers.
     save
         Where to write the signed study. Default: INVITATION.sealed. An existing file is never overwritten.
     json
@@ -129,12 +136,15 @@ def seal_command(
     with progress("calibrating the noise"):
         choice = require_sealable(sealed, datetime.now(UTC))
     sealed = with_own_program(sealed, choice.plan, identity)
+    survey = None if drop is None else SurveyByLink.of(sealed, choice, identity, drop, (invitation, path))
     if (above := choice.plan.above_target) is not None:
         warn(f"{above}; each party has to accept that, with --a-priori-above-target")
     output_file.write(sealed.signed.to_file())
+    if survey is not None:
+        survey.write()
     document = about(sealed)
     if json:
-        print_json({"sealed": str(path), **document})
+        print_json({"sealed": str(path), **document, **({} if survey is None else survey.to_json())})
     else:
         session = isinstance(sealed.terms, SessionStudy)
         noun = "session" if session else "study"
@@ -145,11 +155,13 @@ def seal_command(
         vouched = vouching_of(sealed.invitation) is not None
         if not vouched or any(not entry.member for entry in sealed.entries):
             out.print(f"{'Parties':10}quietmean {command} {quote(path.name)} --key NAME.key" + data)
-        if vouched:
+        if vouched and survey is None:
             out.print(f"{'People':10}quietmean send {quote(path.name)} --key NAME.voucher --data FILE")
         if has_committee(sealed.terms):
             out.print(f"{'Members':10}quietmean join {quote(path.name)} --key NAME.key --contributions FOLDER")
-        if sealed.program and vouched:
+        if survey is not None:
+            print_lines(survey.lines(path))
+        elif sealed.program and vouched:
             out.print(f"{'Browsers':10}quietmean study form {quote(str(path))} https://HOST form.html --key {quote(str(key))}")
 
 

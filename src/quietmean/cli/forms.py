@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
-from ipaddress import ip_address
 from pathlib import Path
 from shlex import quote
+from typing import Self
 from urllib.parse import urlsplit
 
 from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
 from quietmean.cli.console import output, print_json, print_lines, progress
-from quietmean.cli.identity import load_identity
+from quietmean.cli.identity import DEFAULT_KEY, load_identity
 from quietmean.cli.screens import rows
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
@@ -20,20 +21,22 @@ from quietmean.core.file_kinds import kind_of_content, package_version
 from quietmean.core.output import Output
 from quietmean.core.readable import ShortFact, count_of, indented
 from quietmean.form import FormPage, SignedPage, form_page, place_of
+from quietmean.form.reach import is_private, only_here
 from quietmean.node.net import KEY_PREFIX, Identity, public_key_bytes
+from quietmean.planning.automatic import Choice
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import read_bounded
 from quietmean.studies.agreement.study_keys import Distrusted
-from quietmean.studies.agreement.voucher import ENDING, Registrar, Voucher, committee_of
+from quietmean.studies.agreement.voucher import ENDING, MadeVouchers, Registrar, Voucher, committee_of, vouching_of
 from quietmean.studies.outcome.feasible import feasible_sealed
 from quietmean.studies.party.handing_in import require_drop
 
 _REGISTRAR = "REGISTRAR.key"
 
 
-def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("quietmean.key"), json: bool = False) -> None:
+def form_command(study: Path, drop: str, page: Path, /, *, key: Path = DEFAULT_KEY, json: bool = False) -> None:
     """Make the page of a study: one file that asks, seals each answer in the browser, and sends it to the drop.
 
     The coordinator signs its SHA-256 in PAGE.signed. The same study and drop give the same files. If PAGE is there, it is
@@ -57,35 +60,25 @@ def form_command(study: Path, drop: str, page: Path, /, *, key: Path = Path("qui
         raise InputError(f"{study} has no committee, and a page seals for its members. Give a study with one.")
     Distrusted().refuse(sealed.holders())
     there = page.exists()
-    signing, files = None, []
-    if not there:
-        # The page comes last: where it is, its signature is.
-        own = partial(SignedPage.is_for, sealed)
-        files = [
-            output(place_of(page), "its signature", "PAGE", own=own),
-            output(page, "the page", "PAGE", ends=(".html", ".htm")),
-        ]
-        signing = load_identity(key)
-        SignedPage.sign(b"", sealed, signing, package_version())
+    planned = None if there else PlannedPage.of(page, sealed, load_identity(key), "PAGE")
     with progress("calibrating the noise"):
         made = form_page(sealed, feasible_sealed(sealed), drop)
-    if signing is None:
+    if planned is None:
         _require_same(page, made, sealed, f"{study} for {drop}")
     else:
-        signature = SignedPage.sign(made.content, sealed, signing, package_version())
-        for file, content in zip(files, (signature.signed.to_file(), made.content), strict=True):
-            file.write(content)
+        planned.write(made, sealed)
     if json:
         print_json({"page": str(page), "sha256": made.digest, "session": sealed.digest, "made": not there})
         return
     whole = "the one that this version makes, and signed." if there else "for any browser."
     said = f"{page} is the page of {sealed.study.name!r}, {whole}"
-    by = "the coordinator" if signing is None else f"your key {key.name}, as the coordinator's"
+    by = "the coordinator" if planned is None else f"your key {key.name}, as the coordinator's"
     signer = f"{by}, in {place_of(page)}"
     facts = [("sha256", made.digest), ("signed by", signer), ("study", sealed.digest), ("sends to", drop)]
     lines = [said, *rows([ShortFact(*fact) for fact in facts])]
-    if not there:
-        lines += _next(study, drop, page, _registrar_key(sealed, signing, key))
+    if planned is not None:
+        lines += serving(study, drop, page)
+        lines += _linking(drop, _registrar_key(sealed, planned.coordinator, key))
         lines += indented("Count", _counting(sealed, drop))
     print_lines(lines)
 
@@ -120,37 +113,60 @@ def _require_same(page: Path, made: FormPage, sealed: Sealed, of: str) -> None:
     raise InputError(f"{page} is not the page that this version makes of {of}. Trust it no more, or name another file.")
 
 
-def _registrar_key(sealed: Sealed, signing: Identity | None, key: Path) -> str:
+def _registrar_key(sealed: Sealed, coordinator: Identity, key: Path) -> str:
     """The file of the registrar's key: the coordinator's own, where that is the registrar."""
-    terms = sealed.study.committee
-    own = signing is not None and terms is not None and terms.registrar == signing.public_key
-    return str(key) if own else _REGISTRAR
+    return str(key) if is_registrar(sealed, coordinator) else _REGISTRAR
 
 
-def _next(study: Path, drop: str, page: Path, registrar: str) -> list[str]:
-    """What is typed next, and what keeps browsers from this drop."""
+def is_registrar(sealed: Sealed, identity: Identity) -> bool:
+    """Whether the owner of a key makes the vouchers of a study."""
+    vouching = vouching_of(sealed.invitation)
+    return vouching is not None and vouching.registrar == identity.public_key
+
+
+def serving(study: Path, drop: str, page: Path) -> list[str]:
+    """What is typed next, where the drop runs, and what keeps browsers from it."""
     place = urlsplit(drop)
     # Others cannot read what a machine sends to itself: all other addresses have a certificate.
     safe = place.scheme == "https"
     listen = f":{place.port or 443}" if safe else f"{place.hostname}:{place.port or 80}"
     serve = f"quietmean serve drop {quote(str(page))} --study {quote(str(study))} --listen {quote(listen)} --folder box"
-    serve += " --key NAME.key" + (" --certificate FILE --private-key FILE" if safe else "")
-    links = f"quietmean study vouchers INVITATION {quote(drop)} --key {quote(registrar)}"
-    keys = "NAME.key is a key of who runs the drop (quietmean key new)."
-    keys += " The FILEs are its web certificate and the key of that." if safe else ""
-    keys += f" {_REGISTRAR} is of who admits respondents." if registrar == _REGISTRAR else ""
-    lines = [f"{'Serve':10}{serve}", f"{'Links':10}{links}", *indented("Keys", keys)]
-    if safe and _is_private(place.hostname or ""):
+    serve += " --certificate FILE --private-key FILE" if safe else ""
+    lines = [f"{'Serve':10}{serve}"]
+    lines += indented("", "The FILEs are the web certificate of that host and its key.") if safe else []
+    if safe and is_private(place.hostname or ""):
         lines.append("- The address is private. Let this drop serve the page. From another host browsers may not send there.")
     return lines
 
 
-def _is_private(host: str) -> bool:
-    """Whether an address is of a network of one's own. Names are not looked up."""
-    try:
-        return ip_address(host).is_private
-    except ValueError:
-        return "." not in host or host.endswith((".local", ".internal", ".lan", ".home.arpa"))
+def _linking(drop: str, registrar: str) -> list[str]:
+    links = f"quietmean study vouchers INVITATION {quote(drop)} --key {quote(registrar)}"
+    who = indented("", f"{_REGISTRAR} is of who admits respondents.") if registrar == _REGISTRAR else []
+    return [f"{'Links':10}{links}", *who]
+
+
+@dataclass(frozen=True)
+class PlannedPage:
+    """The files of a page, which are free, and who signs it."""
+
+    coordinator: Identity
+    signature: Output
+    page: Output
+
+    @classmethod
+    def of(cls, page: Path, sealed: Sealed, coordinator: Identity, option: str = "--out") -> Self:
+        """Raises :class:`InputError` where one of them cannot be written, or somebody else than the coordinator would sign."""
+        own = partial(SignedPage.is_for, sealed)
+        signature = output(place_of(page), "its signature", option, own=own)
+        planned = cls(coordinator, signature, output(page, "the page", option, ends=(".html", ".htm")))
+        SignedPage.sign(b"", sealed, coordinator, package_version())
+        return planned
+
+    def write(self, made: FormPage, sealed: Sealed) -> None:
+        """The page comes last: where it is, its signature is."""
+        signed = SignedPage.sign(made.content, sealed, self.coordinator, package_version())
+        self.signature.write(signed.signed.to_file())
+        self.page.write(made.content)
 
 
 # Public keys of contributors, one a line.
@@ -162,7 +178,7 @@ def vouchers_command(
     page: str = "",
     /,
     *,
-    key: Path = Path("quietmean.key"),
+    key: Path = DEFAULT_KEY,
     number: int | None = None,
     own_keys: Path | None = None,
     weight: float | None = None,
@@ -207,7 +223,7 @@ def vouchers_command(
         raise InputError(f"a voucher's weight is {weight:g}, and the study's largest {largest:g}. Give no more than that.")
     if own_keys is not None and number is not None:
         raise InputError("--number says how many keys this registrar makes, and --own-keys has its own. Leave one of them out.")
-    place = folder or invitation.with_suffix(".vouchers")
+    place = folder or vouchers_of(invitation)
     there = _there(place, invitation_terms.digest)
     if own_keys is None:
         of_own_keys = sum(name.startswith("own-") for name in there)
@@ -220,24 +236,10 @@ def vouchers_command(
             f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has {registrar.number}"
             ". Make no more, members do not take them."
         )
-    links = _links(page, vouchers.fragments) if page else {}
-    outputs = {Output(place / name, "the voucher", private=True): content for name, content in vouchers.files.items()}
-    others = {
-        Output(place / f"{name}.svg", "the QR code", private=True, ends=(".svg",)): _qr(links.get(name, "").encode() or content)
-        for name, content in vouchers.files.items()
-        if qr
-    }
-    if links:
-        table = "".join(f"{name},{link}\n" for name, link in {"voucher": "link", **links}.items())
-        others[Output(place / "links.csv", "the links", private=True, ends=(".csv",))] = table.encode()
-    outputs |= others
-    make_folder(place)
-    for planned, content in outputs.items():
-        planned.require_free(content)
-    for planned, content in outputs.items():
-        planned.write(content)
+    planned = PlannedVouchers.of(vouchers, place, page, qr=qr)
+    planned.write()
     if json:
-        names = [str(output.path) for output in outputs if output not in others]
+        names = [str(place / name) for name in vouchers.files]
         print_json(
             {"vouchers": names, "registrar": registrar.public_key, "invitation": invitation_terms.digest, "of": registrar.number}
         )
@@ -249,8 +251,48 @@ def vouchers_command(
     )
     made = f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}."
     facts = [ShortFact("registrar", registrar.public_key), ShortFact("invitation", invitation_terms.digest)]
-    facts += [ShortFact("links", str(place / "links.csv"))] if links else []
-    print_lines([made, *rows(facts), *indented("Hand", to)])
+    facts += [ShortFact("links", str(planned.links))] if planned.links else []
+    print_lines([made, *rows(facts), *indented("Hand", f"{to}{only_here(page)}")])
+
+
+def vouchers_of(invitation: Path) -> Path:
+    """The folder of the vouchers to an invitation, where no other one is named."""
+    return invitation.with_suffix(".vouchers")
+
+
+@dataclass(frozen=True)
+class PlannedVouchers:
+    """What a registrar hands out: the ``contents`` of files in a folder; with a page ``links``, the table of those to it."""
+
+    folder: Path
+    contents: dict[Output, bytes] = field(repr=False)
+    links: Path | None
+
+    @classmethod
+    def of(cls, made: MadeVouchers, folder: Path, page: str, *, qr: bool) -> Self:
+        """Raises :class:`InputError` for no address of a page, and for vouchers of which nobody can make links."""
+        links = _links(page, made.fragments) if page else {}
+        contents = {Output(folder / name, "the voucher", private=True): content for name, content in made.files.items()}
+        for name, content in made.files.items() if qr else ():
+            picture = Output(folder / f"{name}.svg", "the QR code", private=True, ends=(".svg",))
+            contents[picture] = _qr(links.get(name, "").encode() or content)
+        table = folder / "links.csv" if links else None
+        if table is not None:
+            text = "".join(f"{name},{link}\n" for name, link in {"voucher": "link", **links}.items())
+            contents[Output(table, "the links", private=True, ends=(".csv",))] = text.encode()
+        return cls(folder, contents, table)
+
+    def require_free(self) -> None:
+        """Make the folder. Raises :class:`InputError` for a file that may not be written."""
+        make_folder(self.folder)
+        for planned, content in self.contents.items():
+            planned.require_free(content)
+
+    def write(self) -> None:
+        """Write all of them, or none where one may not be written. Raises :class:`InputError`."""
+        self.require_free()
+        for planned, content in self.contents.items():
+            planned.write(content)
 
 
 def _links(page: str, fragments: dict[str, str]) -> dict[str, str]:
@@ -297,3 +339,52 @@ def _keys_in(path: Path) -> list[str]:
     if len(set(keys)) < len(keys):
         raise InputError(f"file {path} has a key twice. Name each key once, it gets one voucher.")
     return keys
+
+
+@dataclass(frozen=True)
+class SurveyByLink:
+    """What a coordinator makes beside a sealed study that browsers answer: a page, and links where it is the registrar."""
+
+    drop: str
+    made: FormPage = field(repr=False)
+    page: PlannedPage = field(repr=False)
+    sealed: Sealed = field(repr=False)
+    vouchers: PlannedVouchers | None = field(repr=False)
+
+    @classmethod
+    def of(cls, sealed: Sealed, choice: Choice, coordinator: Identity, drop: str, places: tuple[Path, Path]) -> Self:
+        """``places``: of the invitation, beside which vouchers are, and of the signed study, beside which the page is.
+
+        Raises :class:`InputError` for a study that no browser can answer, and for a file that may not be written.
+        """
+        invitation, study = places
+        if vouching_of(sealed.invitation) is None:
+            raise InputError("the study has no vouchers, and --drop is for who answers by one. Leave it out.")
+        planned = PlannedPage.of(study.with_suffix(".html"), sealed, coordinator)
+        made, vouchers = form_page(sealed, choice, drop), None
+        if is_registrar(sealed, coordinator):
+            registrar = Registrar.of(sealed.invitation, coordinator)
+            vouchers = PlannedVouchers.of(registrar.make(registrar.number, None), vouchers_of(invitation), drop, qr=False)
+            vouchers.require_free()
+        return cls(drop, made, planned, sealed, vouchers)
+
+    def write(self) -> None:
+        """Each of them can be made again, by the command of its own."""
+        if self.vouchers is not None:
+            self.vouchers.write()
+        self.page.write(self.made, self.sealed)
+
+    def to_json(self) -> dict[str, str]:
+        """Where they are."""
+        links = {} if self.vouchers is None else {"links": str(self.vouchers.links)}
+        return {"page": str(self.page.page.path), **links}
+
+    def lines(self, study: Path) -> list[str]:
+        """What was made, and what is typed next."""
+        page = self.page.page.path
+        lines = indented("Page", f"{page}, with your signature in {place_of(page).name}.")
+        if self.vouchers is None:
+            lines += _linking(self.drop, _REGISTRAR)
+        else:
+            lines += indented("Links", f"{self.vouchers.links}: send each to one person, unseen by others.{only_here(self.drop)}")
+        return [*lines, *serving(study, self.drop, page)]

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from quietmean.studies.party.accounts import AccountQuestion
     from quietmean.studies.party.first_screen import FirstScreen
 
+DEFAULT_KEY = Path("quietmean.key")
 # What the public entry is for.
 _PUBLIC = "the lines below, for a roster, a policy or study new --registrar. A registrar goes on with quietmean study vouchers."
 
 
 def new_command(
     *,
-    key: Path = Path("quietmean.key"),
+    key: Path = DEFAULT_KEY,
     name: str = "me",
     address: str = "127.0.0.1:7000",
     passphrase: bool = False,
@@ -104,6 +105,16 @@ def _revocation_path(key: Path) -> Path:
 def load_identity(path: Path) -> Identity:
     """The identity in a key file; asks for its passphrase if it has one. Raises :class:`InputError`."""
     return Identity.load(path, lambda: _ask(f"passphrase of {path}", twice=False))
+
+
+def known_or_new(key: Path) -> tuple[Identity, list[str]]:
+    """The identity in a key file, and what is to be said of a new one. Only the default one is made where there is none.
+
+    Raises :class:`InputError` for a key that was named and is not there: that is a mistake.
+    """
+    if key != DEFAULT_KEY or key.exists():
+        return load_identity(key), []
+    return make_identity(key), kept(key)
 
 
 def _ask(subject: str, *, twice: bool) -> bytes:

@@ -106,8 +106,7 @@ class CommitteeOptions(CommitteeShape):
     grace
         How many seconds after --contribute-by the members list the contributions. Default 600.
     registrar
-        Public key of the registrar, who admits contributors that no entry names. The registrar makes their vouchers with
-        quietmean study vouchers.
+        Public key of the registrar, who makes the vouchers with quietmean study vouchers. Default: that of who invites.
     vouchers
         How many vouchers there are. Each admits one contribution, from a contributor without an entry.
     """

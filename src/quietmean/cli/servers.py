@@ -14,12 +14,14 @@ from typing import Any, Protocol
 from cyclopts import Parameter
 
 from quietmean.cli.console import err, note, out, progress, warn
-from quietmean.cli.identity import load_identity
+from quietmean.cli.identity import kept, load_identity, make_identity
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
 from quietmean.core.logs import keep_logs_short
 from quietmean.core.readable import count_of
-from quietmean.node.net import KEY_PREFIX, RelayAddress, Roster, format_address, number_of, public_key_bytes
+from quietmean.form import FormPage, SignedPage
+from quietmean.form.reach import require_reachable
+from quietmean.node.net import KEY_PREFIX, Identity, RelayAddress, Roster, format_address, number_of, public_key_bytes
 from quietmean.node.relay import (
     Admission,
     RelayLimits,
@@ -253,7 +255,7 @@ def drop_command(
     study: Path,
     listen: str,
     folder: Path,
-    key: Path = Path("quietmean.key"),
+    key: Path | None = None,
     by: TlsOptions = TlsOptions(),
     limit: DropLimitOptions = DropLimitOptions(),
     json: bool = False,
@@ -275,7 +277,7 @@ def drop_command(
     folder
         The folder for contributions, as for quietmean join --contributions. It is created if it does not exist.
     key
-        The private key with which receipts are signed, from quietmean key new.
+        The private key with which receipts are signed. Default: FOLDER.key, which is made with a new folder.
     json
         One JSON document on standard output, once it listens.
     """
@@ -294,7 +296,10 @@ def drop_command(
         raise InputError(f"{study} is not a sealed study with a committee. Give one, others have no contributions to drop.")
     Distrusted().refuse(sealed.holders())
     served = None if page is None else _served(page, sealed)
-    identity = load_identity(key)
+    if served is not None:
+        require_reachable(served.sends_to, host, tls=tls is not None)
+    own = folder.with_name(f"{folder.name}.key")
+    known = load_identity(key or own) if key is not None or own.exists() else None
     if tls is not None:
         outer_tls(*tls)
     elif not on_loopback(host):
@@ -303,28 +308,40 @@ def drop_command(
         session = session_of(sealed, feasible_sealed(sealed).plan)
     limits = DropLimits(connections=limit.connections, rate=limit.rate, slow=limit.stalled)
     box = DropBox.open(folder, session)
-
-    def ready() -> None:
-        where, stored = shown_entrance(host, port), f"{count_of(len(box), 'contribution')} in {folder}"
-        about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
-        tell_listening(json, about, f"drop: listening on {where}, with {stored}; it signs receipts as {identity.public_key}")
-
     try:
+        identity = known or _new_key(own, len(box))
+        of_page = {} if served is None else {"page": f"{served.sends_to}/"}
+
+        def ready() -> None:
+            where, stored = shown_entrance(host, port), f"{count_of(len(box), 'contribution')} in {folder}"
+            about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
+            said = f"drop: listening on {where}, with {stored}; it signs receipts as {identity.public_key}"
+            there = "".join(f"\ndrop: its page is {address}, for each link of study vouchers" for address in of_page.values())
+            tell_listening(json, about | of_page, said + there)
+
         terms = sealed.study.committee
-        drop = Drop(box, session, identity, terms.lists_at, limits, page=served, terms=terms)
+        content = None if served is None else (served.content, served.policy)
+        drop = Drop(box, session, identity, terms.lists_at, limits, page=content, terms=terms)
         asyncio.run(serve(DropServer(drop, (host, port), tls, lambda text: err.print(f"drop: {text}", soft_wrap=True)), ready))
         note(f"drop: ended; {count_of(len(box), 'contribution')} in {folder}")
     finally:
         box.close()
 
 
-def _served(page: Path, sealed: Sealed) -> tuple[bytes, str]:
-    """A page and its policy. Raises :class:`InputError` for a file that is none, or that the study's coordinator did not sign."""
-    from quietmean.form import FormPage, SignedPage
+def _new_key(path: Path, acknowledged: int) -> Identity:
+    """The key of a new drop. Raises :class:`InputError` where receipts are there, which another key signed."""
+    if acknowledged:
+        raise InputError(f"{path} is missing, and it signed the receipts of this drop. Restore it, or name the key with --key.")
+    identity = make_identity(path)
+    err.print("\n".join(kept(path)), soft_wrap=True)
+    return identity
 
+
+def _served(page: Path, sealed: Sealed) -> FormPage:
+    """The page in a file. Raises :class:`InputError` for another file, and if the study's coordinator did not sign it."""
     try:
         form = FormPage.of_file(read_bounded(page))
     except InputError as error:
         raise InputError(f"{page}: {error}") from None
     SignedPage.beside(page, form.content, sealed)
-    return form.content, form.policy
+    return form

@@ -51,6 +51,14 @@ def has_committee(study: AnyStudy) -> bool:
     return isinstance(study, StudyTerms) and study.committee is not None
 
 
+def with_registrar(study: AnyStudy, registrar: str) -> AnyStudy:
+    """The study with this registrar, if it has vouchers of nobody yet."""
+    if not isinstance(study, StudyTerms) or study.committee is None or study.committee.vouchers is None:
+        return study
+    named = study.committee.registrar or registrar
+    return study.model_copy(update={"committee": study.committee.model_copy(update={"registrar": named})})
+
+
 def require_session(study: AnyStudy) -> SessionStudy:
     """Raises :class:`InputError` for a study."""
     if isinstance(study, StudyTerms):

@@ -247,7 +247,8 @@ class CommitteeTerms(BaseModel):
     ``members`` of whom ``colluding`` may put together what they see, and ``gone`` may be missing; see :class:`Committee`.
 
     Contributions come until ``contribute_by``; what a member holds ``grace`` seconds later, by its own clock, it lists, once.
-    Besides those who are listed so many contribute by ``vouchers`` of the ``registrar``, an identity key.
+    Besides those who are listed so many contribute by ``vouchers`` of the ``registrar``, an identity key: without one, of who
+    invites.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -267,13 +268,12 @@ class CommitteeTerms(BaseModel):
     vouchers: int | None = Field(default=None, strict=True, ge=1, le=MOST_VOUCHERS)
 
     def require_possible_vouchers(self) -> None:
-        """Raises :class:`InputError` for vouchers without a registrar, a registrar without vouchers, or an impossible key."""
-        if (self.registrar is None) != (self.vouchers is None):
-            raise InputError(
-                "vouchers are those of a registrar. Give registrar, its public key, and vouchers, how many, or neither."
-            )
-        if self.registrar is not None:
-            raw_key(self.registrar)
+        """Raises :class:`InputError` for a registrar without vouchers, or with an impossible key."""
+        if self.registrar is None:
+            return
+        if self.vouchers is None:
+            raise InputError(f"a registrar makes vouchers. Give {named('vouchers')}, how many, or leave the registrar out.")
+        raw_key(self.registrar)
 
     @property
     def committee(self) -> Committee:
@@ -313,5 +313,6 @@ class CommitteeTerms(BaseModel):
             **self.committee.describe(),
             "contribute_by": self.contribute_by.astimezone(UTC).isoformat(),
             "grace": self.grace,
-            **({} if self.vouchers is None else {"registrar": self.registrar, "vouchers": self.vouchers}),
+            **({} if self.registrar is None else {"registrar": self.registrar}),
+            **({} if self.vouchers is None else {"vouchers": self.vouchers}),
         }

@@ -27,7 +27,7 @@ from quietmean.node.net import (
     show_hidden,
 )
 from quietmean.randomness import fresh_bytes
-from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, require_study
+from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, require_study, with_registrar
 from quietmean.studies.agreement.signed import Signed, decode_base64, read_signed, signed_in
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -64,9 +64,13 @@ class Invitation:
     @classmethod
     def make(cls, study: AnyStudy, convener: Identity, version: int = 1, previous: str | None = None) -> Invitation:
         """A new invitation to ``study``, with hybrid links unless it says others. Raises :class:`InputError` for an impossible
-        version."""
+        version.
+
+        Where it has vouchers and no registrar, who invites is the registrar.
+        """
         nonce = base64.b64encode(fresh_bytes(NONCE_BYTES)).decode()
-        body = _Body(convener.public_key, nonce, previous, study.sealable().tables(), version)
+        terms = with_registrar(study.sealable(), convener.public_key)
+        body = _Body(convener.public_key, nonce, previous, terms.tables(), version)
         return cls.verified(Signed.sign(Purpose.INVITATION, msgspec.to_builtins(body), convener))
 
     @classmethod

@@ -93,8 +93,9 @@ class CommitteeWords:
         terms = self.terms
         if terms.vouchers is None:
             return ""
+        registrar = "" if terms.registrar is None else f"{terms.registrar} "
         return (
-            f"besides the listed parties up to {terms.vouchers} whose keys the registrar {terms.registrar} "
+            f"besides the listed parties up to {terms.vouchers} whose keys the registrar {registrar}"
             "certified, with one contribution each. Anybody who has such a key can make it. A registrar that lies "
             "can contribute in the place of all of them and so move the result. It learns nothing more than all "
             "other contributors together"
