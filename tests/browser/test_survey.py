@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -35,7 +37,8 @@ PEOPLE = [
 ]
 # Of the device: no full hours from UTC.
 ZONE = "Asia/Kathmandu"
-CHECKING = "The page checks this study."
+# While it does something.
+CHECKING = re.compile("The page (checks this study|asks whether)")
 ARRIVED = "Your answer has arrived"
 
 
@@ -47,11 +50,16 @@ class Visitor:
     address: str
     said: list[str] = field(default_factory=list)
     files: list[bytes] = field(default_factory=list)
+    questions: list[bytes] = field(default_factory=list)
 
     def listen(self) -> None:
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.files.append(request.post_data_buffer) if request.method == "POST" else None)
+        self.page.on("request", self._note)
+
+    def _note(self, request: Any) -> None:
+        if request.method == "POST":
+            (self.questions if request.url.endswith("/receipts") else self.files).append(request.post_data_buffer)
 
     def visit(self, fragment: str = "") -> None:
         # A new page, as from a mail: another fragment alone loads nothing.
@@ -163,6 +171,80 @@ def test_one_voucher_on_two_devices_counts_once_and_the_page_says_so(browser: An
         assert one.files != other.files
         other.visit()
         assert "came first" in other.state
+
+
+def test_a_second_device_learns_it_before_anything_is_typed(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
+    with survey.served(port) as box, visiting(browser, survey) as one, visiting(browser, survey) as other:
+        one.visit(survey.fragment(9))
+        assert "good for one answer" in one.state
+        one.fill(*PEOPLE[0][:5])
+        one.agree()
+        one.wait(ARRIVED)
+        other.visit(survey.fragment(9))
+        other.wait("An answer with this link came on")
+        assert "Another one would be left out" in other.state
+        assert not other.page.is_visible("#answers")
+        # It is the same receipt, and this device says what became of that answer, too.
+        assert receipt_of(other) == receipt_of(one)
+        other.visit()
+        assert "An answer with this link came on" in other.state
+        # It asked, and sent no file.
+        assert [set(json.loads(asked)) for asked in other.questions] == [{"contributor", "signature"}]
+        assert other.files == []
+        assert len(box) == 1
+        # Another link of the same survey has no answer yet.
+        other.visit(survey.fragment(10))
+        assert "good for one answer" in other.state
+
+
+def own_receipt(survey: Survey, number: int, drop: Identity, session: str = "") -> bytes:
+    """What a drop may sign of an answer that nobody gave."""
+    own = Registrar.of(survey.sealed.invitation, survey.registrar).own(number).public_key
+    place = DropPlace("ab" * 32, 1, "cd" * 32)
+    return DropReceipt.sign(drop, session or survey.sealed.digest, own, place, time.time()).signed.to_file()
+
+
+@pytest.mark.parametrize("lie", ["nothing", "silent", "no JSON", "another voucher's", "another study's", "changed"])
+def test_a_drop_that_does_not_answer_the_question_keeps_nobody_from_answering(
+    lie: str, browser: Any, survey: Survey, port: int
+) -> None:
+    signed = own_receipt(survey, 31, survey.drop_identity).decode()
+    said = {
+        "another voucher's": own_receipt(survey, 32, survey.drop_identity).decode(),
+        "another study's": own_receipt(survey, 31, survey.drop_identity, "12" * 32).decode(),
+        "changed": signed.replace("ab" * 32, "ba" * 32),
+    }
+    answer = json.dumps({"receipt": said.get(lie)}).encode()
+    with survey.served(port), visiting(browser, survey) as person:
+        if lie == "silent":
+            person.page.route("**/receipts", lambda route: None)
+        elif lie == "no JSON":
+            person.page.route("**/receipts", hostile([], 500, b"<html>"))
+        elif lie == "nothing":
+            person.page.route("**/receipts", lambda route: route.abort())
+        else:
+            person.page.route("**/receipts", hostile([], 200, answer))
+        person.visit(survey.fragment(31))
+        person.wait("good for one answer")
+        assert person.page.is_visible("#answers")
+
+
+def test_a_drop_that_lies_of_an_answer_signs_the_proof_of_it(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
+    lie = own_receipt(survey, 33, survey.drop_identity)
+    with survey.served(port), visiting(browser, survey) as person:
+        person.page.route("**/receipts", hostile([], 200, json.dumps({"receipt": lie.decode()}).encode()))
+        person.visit(survey.fragment(33))
+        person.wait("If it is not yours, tell who sent you the link.")
+        assert receipt_of(person) == lie
+        # No member has such an answer in its log, whoever else answered.
+        with visiting(browser, survey) as another:
+            another.visit(survey.fragment(34))
+            another.fill(*PEOPLE[0][:5])
+            another.agree()
+            another.wait(ARRIVED)
+        result = ("m1.sums", survey.result_of(another.files))
+        logs = [(f"m{n}.dropped", survey.log_of(n, another.files, {})) for n in (1, 2)]
+        assert f"Its key: {survey.drop_identity.public_key}" in chosen_by(tmp_path, person, result, *logs)
 
 
 def test_a_mistake_is_said_where_it_is_and_times_are_those_of_the_device(browser: Any, survey: Survey, port: int) -> None:
@@ -282,22 +364,25 @@ def test_two_people_of_one_device_answer_one_after_the_other(browser: Any, surve
             device.page.click("#forget")
             device.wait("has forgotten")
             device.visit(survey.fragment(6))
-            assert "good for one answer" in device.state
+            assert "An answer with this link came on" in device.state
             device.visit(survey.fragment(5))
             assert ARRIVED in device.state
         assert len(set(device.files)) == 2
 
 
-def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
-    def chosen(person: Visitor, *files: tuple[str, bytes]) -> str:
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        paths = [folder / name for name, _ in files]
-        for path, (_, content) in zip(paths, files, strict=True):
-            path.write_bytes(content)
-        person.page.set_input_files("#logs", paths)
-        person.page.locator("#fate", has_not_text="reads these files").wait_for()
-        return str(person.page.inner_text("#fate"))
+def chosen_by(folder: Path, person: Visitor, *files: tuple[str, bytes]) -> str:
+    """What the page says of files that somebody chose."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    paths = [place / name for name, _ in files]
+    for path, (_, content) in zip(paths, files, strict=True):
+        path.write_bytes(content)
+    person.page.set_input_files("#logs", paths)
+    person.page.locator("#fate", has_not_text="reads these files").wait_for()
+    return str(person.page.inner_text("#fate"))
 
+
+def test_after_the_end_the_page_says_what_became_of_an_answer(browser: Any, survey: Survey, port: int, tmp_path: Path) -> None:
+    chosen = partial(chosen_by, tmp_path)
     with survey.served(port), visiting(browser, survey) as one, visiting(browser, survey) as other:
         for number, person in enumerate((one, other), 1):
             person.visit(survey.fragment(number))
@@ -526,7 +611,7 @@ def test_a_page_that_was_changed_asks_nothing(part: str, browser: Any, survey: S
         person.page.wait_for_timeout(500)
         assert not person.page.is_visible("#answers")
         # A script that is not the page's own does not run at all.
-        assert person.state == CHECKING if part == "script" else "This page was changed" in person.state
+        assert CHECKING.match(person.state) if part == "script" else "This page was changed" in person.state
         assert not person.files
 
 

@@ -97,6 +97,19 @@ def test_an_answer_arrives_once_and_its_receipt_is_kept(survey: Survey, port: in
         assert len(box) == 2
 
 
+def test_a_second_device_learns_it_before_anything_is_typed(survey: Survey, port: int, window: Firefox, tmp_path: Path) -> None:
+    with survey.served(port) as box:
+        visit(window, survey, 6)
+        fill(window)
+        agree(window)
+        with firefox(tmp_path / "other") as other:
+            visit(other, survey, 6, "An answer with this link came on")
+            assert not other.script("return document.querySelector('#answers').checkVisibility()")
+            assert text_of(other, "#receipt-facts") == text_of(window, "#receipt-facts")
+            visit(other, survey, 7)
+        assert len(box) == 1
+
+
 def test_offline_and_ended_nothing_is_lost_and_members_open_what_was_meant(
     survey: Survey, port: int, window: Firefox, tmp_path: Path
 ) -> None:

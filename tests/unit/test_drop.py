@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import json
 import os
@@ -22,7 +23,7 @@ from quietmean.core.portability import GrowingFile
 from quietmean.drop import Drop, DropBox, DropLimits
 from quietmean.drop import box as box_module
 from quietmean.drop.box import JOURNAL, Dropped, WholeContribution
-from quietmean.node.net import Identity
+from quietmean.node.net import Identity, Purpose
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, make_noise, read_header, read_whole
 from quietmean.protocols.committee.lists import read_segment, record, segment_front
@@ -33,7 +34,7 @@ from quietmean.studies.party import handing_in
 from quietmean.studies.party.handing_in import require_drop, send_to_drop
 from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy
-from support.committee_world import SEALER, CommitteeWorld
+from support.committee_world import SEALER, CommitteeWorld, identity
 from support.refusals import raised, refused
 from support.survey import answer_of as answer
 
@@ -42,6 +43,7 @@ WORLD = CommitteeWorld(Committee(4), contributors=3, vouchers=1)
 OTHER = CommitteeWorld(Committee(4), contributors=3, vouchers=1, session_digest=b"t" * 32)
 FILES = [WORLD.contribution(number) for number in range(5)]
 LATE = 1000.0
+QUESTION = Purpose.COMMITTEE_QUESTION
 
 
 def whole(raw: bytes) -> WholeContribution:
@@ -485,3 +487,35 @@ def test_an_address_is_looked_at_before_anything_is_charged(tmp_path: Path) -> N
     contribute = partial(qm.contribute, study.path, study.key("c1"), data="none.csv", out=tmp_path / "c1.contribution")
     refused("browsers seal nothing there", contribute, drop="http://drop.example")
     assert not (tmp_path / "c1.contribution").exists()
+
+
+def test_only_the_owner_of_a_key_learns_of_its_contribution(box: DropBox) -> None:
+    drop = Drop(box, WORLD.session, Identity.generate(), LATE)
+    header = whole(FILES[0]).header
+    taken = box.add([whole(FILES[0])], 1.0)[0]
+    assert isinstance(taken, Dropped)
+
+    def asked(owner: Identity, number: int = 0, content: bytes = WORLD.session.session, purpose: Purpose = QUESTION) -> Any:
+        key = identity(f"contributor {number}").public_key
+        signature = base64.b64encode(owner.sign(purpose, content)).decode()
+        status, _, body = answer(drop, "POST", "/receipts", json.dumps({"contributor": key, "signature": signature}).encode())
+        return status, json.loads(body)
+
+    status, told = asked(identity("contributor 0"))
+    receipt = DropReceipt.of_file(told["receipt"].encode())
+    assert status == 200
+    assert (receipt.contributor, receipt.place.digest) == (header.contributor, taken.digest.hex())
+    assert asked(identity("contributor 1"), 1) == (200, {"receipt": None})
+    # Whoever else asks learns the same of a key that is there and of one that is not.
+    strangers = [asked(Identity.generate(), number) for number in (0, 1)]
+    assert strangers[0] == strangers[1]
+    assert strangers[0][0] == 403
+    for wrong in ({"content": b"t" * 32}, {"purpose": Purpose.COMMITTEE_CONTRIBUTION}):
+        assert asked(identity("contributor 0"), **wrong)[0] == 403
+    for raw in (b"{}", b"[" * 300, b"\xff", b'{"contributor": "me", "signature": ""}', b"x" * 513):
+        assert answer(drop, "POST", "/receipts", raw)[0] in (400, 413)
+
+
+def test_questions_of_one_network_are_limited_too(box: DropBox) -> None:
+    drop = Drop(box, WORLD.session, Identity.generate(), LATE, DropLimits(rate=0.01))
+    assert [answer(drop, "POST", "/receipts", b"{}")[0] for _ in range(2)] == [400, 429]

@@ -11,6 +11,7 @@ from gzip import compress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -18,17 +19,23 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from quietmean.core.codec import decode_json
+from quietmean.core.errors import InputError
 from quietmean.drop.box import BATCH, DropBox, Dropped, WholeContribution
-from quietmean.node.net import Address, Identity, network_of
+from quietmean.node.net import Address, Identity, Purpose, is_signed, network_of
 from quietmean.node.relay import Buckets, FrontLimits, open_entrance, web_server
 from quietmean.node.tasks import Supervisor, Tasks
-from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
+from quietmean.protocols.committee.contribution import ContributionError, largest_file, read_whole
+from quietmean.protocols.committee.keys import raw_key
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.studies.agreement.contribution import PUBLISHED, DropPlace, DropReceipt
 from quietmean.studies.agreement.deadlines import CommitteeTerms
 
 # Where contributions go.
 PLACE = "/contributions"
+# Where the owner of a contributor's key asks for the receipt of its first contribution.
+RECEIPTS = "/receipts"
+_LARGEST_QUESTION = 512
 # Of the page: it is shown in no frame, and tells nobody from where it was opened.
 _OF_PAGES = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 _STATUS = """<!doctype html>
@@ -64,6 +71,17 @@ class RefusedError(Exception):
         self.status, self.why = status, why
 
 
+class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    contributor: str
+    signature: bytes
+
+
+def _question(content: bytes) -> _Question:
+    return decode_json(
+        content, _Question, lambda reason: RefusedError(400, "this is not a question to a drop. Ask as its page does")
+    )
+
+
 @dataclass(eq=False)
 class Drop:
     """What answers. ``until``: from then on, in seconds since 1970, nothing new is taken; ``clock`` says when that is.
@@ -90,6 +108,7 @@ class Drop:
         """The web application of the box, for a server."""
         routes = [
             Route(PLACE, self.take, methods=["POST"]),
+            Route(RECEIPTS, self.first, methods=["POST"]),
             Route("/health", self.health),
             Route("/status", self.status),
             Route(f"/{PUBLISHED}", self.published),
@@ -151,12 +170,28 @@ class Drop:
         try:
             if not self._admits(request):
                 raise RefusedError(429, "the drop has too much to do. Send the contribution again in a minute")
-            size = self._size(request)
+            size = self._size(request, self._largest)
             async with self._bodies:
                 return await self._answer(await self._body(request, size))
         except RefusedError as error:
             again = {"Retry-After": "60"} if error.status in (429, 503) else {}
             return JSONResponse({"error": error.why}, error.status, {**again, "Connection": "close"})
+
+    async def first(self, request: Request) -> Response:
+        """The receipt of the first contribution of a key, for its owner alone, who signs the question; null without one."""
+        try:
+            if not self._admits(request):
+                raise RefusedError(429, "the drop has too much to do. Ask again in a minute")
+            question = _question(await self._body(request, self._size(request, _LARGEST_QUESTION)))
+            content = self.session.session
+            if not is_signed(question.contributor, Purpose.COMMITTEE_QUESTION, content, question.signature):
+                raise RefusedError(403, "the owner of this key did not sign the question. Sign it for this study")
+        except (RefusedError, InputError) as error:
+            status = error.status if isinstance(error, RefusedError) else 400
+            return JSONResponse({"error": str(error)}, status, {"Connection": "close"})
+        there = self.box.first(raw_key(question.contributor))
+        text = None if there is None else self._receipt(question.contributor, there).signed.to_file().decode()
+        return JSONResponse({"receipt": text})
 
     def _admits(self, request: Request) -> bool:
         """Whether this network has sent no more than it may: others do not wait for it."""
@@ -165,11 +200,11 @@ class Drop:
             self._networks.forget_full(now)
         return self._networks.take(network_of(request.client.host if request.client else ""), now)
 
-    def _size(self, request: Request) -> int:
+    def _size(self, request: Request, most: int) -> int:
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or len(length) > 12:
             raise RefusedError(411, "the contribution does not say its length. Send the file as it is")
-        if int(length) > self._largest:
+        if int(length) > most:
             raise RefusedError(
                 413, "the contribution is larger than any to this study. Make it again, and send the file as it is"
             )
@@ -197,7 +232,7 @@ class Drop:
         first = self.box.first(header.dealer)
         if first is None:
             first = await self._put(WholeContribution(header, excerpts))
-        receipt = self._receipt(header, first)
+        receipt = self._receipt(header.contributor, first)
         if first.digest == header.digest:
             return Response(receipt.signed.to_file(), media_type="application/json")
         why = f"only the first contribution of a contributor counts, and another one came at {receipt.came}"
@@ -218,9 +253,9 @@ class Drop:
             raise RefusedError(403, str(answer))
         return answer
 
-    def _receipt(self, header: Header, first: Dropped) -> DropReceipt:
+    def _receipt(self, contributor: str, first: Dropped) -> DropReceipt:
         place = DropPlace(first.digest.hex(), first.chain.position, first.chain.head.hex())
-        return DropReceipt.sign(self.identity, self.session.session.hex(), header.contributor, place, first.time)
+        return DropReceipt.sign(self.identity, self.session.session.hex(), contributor, place, first.time)
 
     async def write_down(self) -> None:
         """Has to run beside the application. All that wait are written together: the disk is asked once for them."""

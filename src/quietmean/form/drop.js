@@ -1,9 +1,12 @@
 // Sending a sealed file to a drop: the same file as often as need be.
-import { toHex } from "./bytes.js";
+import { toBase64, toHex } from "./bytes.js";
 import { receiptOf } from "./receipts.js";
+import { signed } from "./signatures.js";
 
 const LATER = [408, 429, 500, 502, 503, 504];
 const PATIENCE = 120_000;
+// So long nobody waits to be asked the first question.
+const LOOK = 3000;
 // Of each member three: what a server lists beyond is not asked for.
 const MANY = 400;
 
@@ -34,6 +37,23 @@ export async function sent(study, address, file, digest, contributor) {
     // No receipt at all.
   }
   return { later: "the server's receipt is of something else" };
+}
+
+// The receipt of the first answer with this voucher, {receipt, text}, from a drop that has one. Undefined where it has none, says
+// nothing, or says something that it did not sign. Only who has the voucher can ask.
+export async function firstOf(study, address, secret, contributor) {
+  try {
+    const signature = toBase64(await signed(secret, "committee question", study.session));
+    const answer = await fetch(`${address}/receipts`, {
+      method: "POST", body: JSON.stringify({ contributor, signature }), credentials: "omit", cache: "no-store",
+      redirect: "error", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(LOOK),
+    });
+    const { receipt: text } = await answer.json();
+    const receipt = await receiptOf(study, text);
+    return receipt.contributor === contributor ? { receipt, text } : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 // How many contributions a drop has: {contributions, of, least}; undefined where it does not say.

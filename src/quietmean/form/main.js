@@ -1,8 +1,8 @@
 // The page of a survey, and the worker that seals beside it: one script for both.
 import { question, shown } from "./answers.js";
-import { freshBytes, toHex } from "./bytes.js";
+import { freshBytes, fromHex, toHex } from "./bytes.js";
 import { canSeal, contribution, headerDigest } from "./contribution.js";
-import { countsOf, publishedAt, sent } from "./drop.js";
+import { countsOf, firstOf, publishedAt, sent } from "./drop.js";
 import { forget, keep, keptOf } from "./kept.js";
 import { numbersOf } from "./program.js";
 import { COUNTED, countedIn, isFork, LATE, LEFT_OUT, logOf, MISSING, receiptOf, signersOf, verdictOn } from "./receipts.js";
@@ -178,9 +178,23 @@ class Page {
     this.contributor = keyLine(await publicKeyOf(this.voucher.secret));
     this.kept = (await keptOf(this.session)).find(({ contributor }) => contributor === this.contributor);
     if (this.kept) return this.resume();
+    if (await this.isUsed()) return undefined;
     if (Date.now() > this.study.end.getTime()) return this.over();
     show("answers");
     return say("Your voucher is good for one answer. Answer below.");
+  }
+
+  // Whether the server that this page came from has an answer with this voucher, from another device: it is shown then.
+  async isUsed() {
+    if (new URL(this.address).origin !== location.origin) return false;
+    say("The page asks whether your link was used before.");
+    const first = await firstOf(this.study, this.address, this.voucher.secret, this.contributor);
+    if (!first) return false;
+    this.voucher = null;
+    this.kept = { digest: fromHex(first.receipt.place.digest), contributor: this.contributor };
+    const came = `An answer with this link came on ${local(first.receipt.time)}. Another one would be left out.`;
+    await this.received(first.text, `${came} If it is not yours, tell who sent you the link.`);
+    return true;
   }
 
   async answer() {

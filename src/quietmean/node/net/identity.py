@@ -86,6 +86,7 @@ class Purpose(StrEnum):
     COMMITTEE_RECEIPT = "committee receipt"
     COMMITTEE_LOG = "committee log"
     COMMITTEE_PAGE = "committee page"
+    COMMITTEE_QUESTION = "committee question"
 
     @property
     def label(self) -> bytes:
