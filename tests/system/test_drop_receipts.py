@@ -20,6 +20,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.readable import listed
 from quietmean.core.site_options import SiteOptions
 from quietmean.drop import DropBox
 from quietmean.drop.box import Dropped, WholeContribution
@@ -37,6 +38,7 @@ from quietmean.studies.outcome.dropped import DropFiles, Verdict
 from quietmean.studies.party import Observers, PartyContext, handing_in, member
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
+from support.command_lines import fails
 from support.committee_study import CommitteeStudy
 from support.form_studies import study_of
 from support.javascript import answers_of, asked, mutated
@@ -362,6 +364,37 @@ def test_members_sign_one_page_of_the_result_and_a_quorum_shows_it(
     assert shown_pages(day, pages[0]) == right
     for name, change in CARELESS.items():
         assert shown_pages(day, pages[0], mutated(tmp_path / name, *change)) != right, name
+
+
+def holds(day: Day, page: bytes, logs: Sequence[bytes]) -> bool:
+    """Whether members' own software takes a saved page for the result's, by these logs."""
+    session, files = session_of(day.study.sealed, day.study.plan), DropFiles(day.study.sealed)
+    try:
+        for content in (page, *logs):
+            files.take(content, session, "saved.html")
+        return bool(files.signed_pages())
+    except InputError:
+        return False
+
+
+def test_a_saved_page_is_held_against_what_members_signed(day: Day, capsys: pytest.CaptureFixture[str]) -> None:
+    page = min(day.folder.glob("m?.page.html"))
+    content, logs = page.read_bytes(), sorted(map(str, day.folder.glob("m?.dropped")))
+    cases = signing(day, content)
+    assert [holds(day, content, some) for _, some in cases] == [right for right, _ in cases]
+    capsys.readouterr()
+    main(["result", str(day.study.path), str(page), *logs])
+    assert capsys.readouterr().out == f"{page} is the page of this study's result: members {listed(MEMBERS)} signed it.\n"
+    told = day.told(capsys, day.file("c1"), page)
+    assert told["saved_pages"] == [{"file": str(page), "sha256": hashlib.sha256(content).hexdigest(), "signed": list(MEMBERS)}]
+    changed = day.folder / "changed.html"
+    changed.write_bytes(content.replace(b"3 answers", b"4 answers"))
+    line = ["result", str(day.study.path)]
+    fails([*line, str(changed), *logs], capsys, "changed.html is not the page that members signed", "none did")
+    fails(
+        [*line, str(page), *logs[:2]], capsys, "3 of the 4 members have to sign it, and in these files 2 did", "Give more files"
+    )
+    fails([*line, str(page)], capsys, "none did", "Give more files")
 
 
 def test_a_page_finds_two_contents_of_one_place(day: Day) -> None:

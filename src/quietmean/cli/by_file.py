@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from cyclopts import Parameter
 
 from quietmean.cli.answers import Pages, ResultScreen, near, no_answer_shown, saved_text, show_receipt
-from quietmean.cli.common import Out, execution_or_newest
+from quietmean.cli.common import Out, execution_or_newest, make_folder
 from quietmean.cli.console import (
     choice_document,
     out,
@@ -38,7 +38,6 @@ from quietmean.core.file_kinds import (
     refuse_other,
     require_kind_of_store,
 )
-from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.core.readable import indented
 from quietmean.core.site_options import ConsentOptions
@@ -196,11 +195,6 @@ def _is_result_of(receipt: Path, content: bytes) -> bool:
     """Whether a file holds a result that names this receipt, which was looked at itself."""
     named = json_object(content).get("receipt")
     return isinstance(named, str) and Path(named).name == receipt.name
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder. Raises :class:`InputError` if it cannot be made."""
-    require_folder(folder, "name another with --out")
 
 
 def send_command(
@@ -391,6 +385,7 @@ def result_command(
         A receipt, the folder of a run, or the signed study of a committee.
     sums
         For a committee: the files NAME.sums that its members published, one or more; with a drop NAME.dropped and receipts, too.
+        A saved page of the result is compared with what members signed in NAME.dropped.
     details
         Also show what is assumed, notes, and what other adversaries learn.
     json
@@ -419,13 +414,17 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
     for file in dict.fromkeys([*files, *written.of_drop]):
         content = read_bounded(file, _MOST)
         try:
-            if drop.take(content, session):
+            if drop.take(content, session, str(file)):
                 continue
             results.append(read_result(session, content))
         except InputError as error:
             refuse_other(kind_of_content(content), f"file {file}", FileKind.SUMS, FileKind.DROP_LOG, FileKind.DROP_RECEIPT)
             raise InputError(f"{file}: {error}") from None
         size += len(content)
+    saved = drop.signed_pages()
+    if saved and not results:
+        _tell({"saved_pages": saved}, json)
+        return
     pages = OpenedPages(sealed, choice, path)
     checked = check_result(session, merge_results(results))
     with no_answer_shown():
@@ -434,15 +433,16 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
         except ProtocolFailure as error:
             raise without_answer(error, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
-    judged = drop.judged(opened.digests.values())
-    of_page = drop.about_page(lambda: result_page(sealed, choice.plan, checked))
-    about = {**drop.to_json(), **of_page, **({"receipts": [one.to_json() for one in judged]} if judged else {})}
+    about = drop.about(opened.digests.values(), lambda: result_page(sealed, choice.plan, checked), saved)
     pages.write(opened, effort, json=json, details=details, **({"drop": about} if about else {}))
+    if not json:
+        _tell(about)
+
+
+def _tell(about: Mapping[str, Any], json: bool = False) -> None:
     if json:
-        return
-    for one in judged:
-        (warn if one.is_proof else out.print)(one.sentence)
-    for sentence, is_warning in drop.of_page(of_page):
+        print_json({"drop": about})
+    for sentence, is_warning in () if json else DropFiles.told(about):
         (warn if is_warning else out.print)(sentence)
 
 

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import err, output_options
 from quietmean.core.errors import InputError
+from quietmean.core.folders import require_folder
 from quietmean.core.output import Output
 
 Out: TypeAlias = Annotated[Path | None, Parameter(name="--out")]
@@ -235,3 +236,8 @@ def execution_or_newest(path: Path | None) -> Path:
         raise InputError("which execution is not clear. Name a receipt or an execution file; this folder has no run.")
     err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", soft_wrap=True)
     return receipts[-1]
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder of results. Raises :class:`InputError` if it cannot be made."""
+    require_folder(folder, "name another with --out")

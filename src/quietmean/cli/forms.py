@@ -10,8 +10,7 @@ from shlex import quote
 from typing import Self
 from urllib.parse import urlsplit
 
-from quietmean.cli.by_file import make_folder
-from quietmean.cli.common import Out
+from quietmean.cli.common import Out, make_folder
 from quietmean.cli.console import output, print_json, print_lines, progress
 from quietmean.cli.identity import DEFAULT_KEY, load_identity
 from quietmean.cli.screens import rows

@@ -14,8 +14,8 @@ from cyclopts import Parameter
 
 from quietmean import learning
 from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown, saved_text, show_session
-from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, make_folder, write_contribution
-from quietmean.cli.common import EXAMPLES
+from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, write_contribution
+from quietmean.cli.common import EXAMPLES, make_folder
 from quietmean.cli.console import (
     choice_document,
     print_json,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -54,14 +54,18 @@ _SIGNED = {"signed": True, "another": False}
 
 @dataclass(frozen=True)
 class DropFiles:
-    """Logs of members of a sealed study, and receipts. More members than may collude have to agree to prove anything."""
+    """Logs of members of a sealed study, receipts, and saved ``pages`` of a result, whose digests are kept by the files' names.
+
+    More members than may collude have to agree to prove anything.
+    """
 
     sealed: Sealed
     logs: dict[str, DropLog] = field(default_factory=dict)
     receipts: list[DropReceipt] = field(default_factory=list)
+    pages: dict[str, str] = field(default_factory=dict)
 
-    def take(self, content: bytes, session: CommitteeSession) -> bool:
-        """Whether a file is one of these. Raises :class:`InputError` for one that is not as it was signed."""
+    def take(self, content: bytes, session: CommitteeSession, name: str = "") -> bool:
+        """Whether a file of this name is one of these. Raises :class:`InputError` for one that is not as it was signed."""
         kind = kind_of_content(content)
         if kind is FileKind.DROP_RECEIPT:
             self.receipts.append(DropReceipt.of_file(content))
@@ -69,6 +73,8 @@ class DropFiles:
             log = DropLog.verified(signed_in(Purpose.COMMITTEE_LOG, content), session)
             if self.logs.setdefault(log.member, log).signed.body != log.signed.body:
                 raise InputError(f"member {log.member} signed two different logs, so it lies. Leave both out.")
+        elif kind is FileKind.PAGE:
+            self.pages[name] = hashlib.sha256(content).hexdigest()
         else:
             return False
         return True
@@ -91,7 +97,37 @@ class DropFiles:
         same = [log for log in self.logs.values() if log.chains and log.chains[-1].head.hex() == end[1]]
         return {"position": end[0], "head": end[1], "members": self._names(same)}
 
-    def about_page(self, made: Callable[[], bytes]) -> dict[str, Any]:
+    def signed_pages(self) -> list[dict[str, Any]]:
+        """Of each saved page, its name and digest, and who signed it.
+
+        Two quorums have an honest member in common, so two pages are never both signed by as many. Raises :class:`InputError` for
+        a page that fewer signed.
+        """
+        committee = self.sealed.study.committee
+        members, colluding = (0, 0) if committee is None else (committee.members, committee.colluding)
+        quorum = (members + colluding) // 2 + 1
+        found = []
+        for name, digest in self.pages.items():
+            signers = self._names(log for log in self.logs.values() if log.page == digest)
+            if len(signers) < quorum:
+                needed = f"{quorum} of the {members} members have to sign it, and in these files {len(signers) or 'none'} did"
+                if len(self.logs) < quorum:
+                    raise InputError(f"{name} is not known to be right: {needed}. Give more files NAME.dropped.")
+                raise InputError(f"{name} is not the page that members signed: {needed}. Believe nothing in it.")
+            found.append({"file": name, "sha256": digest, "signed": signers})
+        return found
+
+    def about(self, counted: Collection[str], made: Callable[[], bytes], saved: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What all of these say of a result, for its document; nothing without any of them.
+
+        ``counted``: digests of what counts; ``made``: its page, made anew; ``saved``: from :meth:`signed_pages`. Raises
+        :class:`InputError` for a receipt of another study.
+        """
+        judged = [one.to_json() for one in self.judged(counted)]
+        lists = {"receipts": judged, "saved_pages": list(saved)}
+        return {**self.to_json(), **self._about_page(made), **{name: found for name, found in lists.items() if found}}
+
+    def _about_page(self, made: Callable[[], bytes]) -> dict[str, Any]:
         """Which members signed the page of the result, which is ``made`` anew, and which another one; nothing without logs."""
         signed = [log for log in self.logs.values() if log.page]
         if not signed:
@@ -101,14 +137,18 @@ class DropFiles:
         return {"page": {"sha256": digest, **names}}
 
     @staticmethod
-    def of_page(about: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-        """What :meth:`about_page` says in sentences, and which are warnings."""
-        for page in about.values():
-            if page["signed"]:
-                yield f"Members {listed(page['signed'])} signed the page of this result, {page['sha256'][:16]}.", False
-            if page["another"]:
-                others = listed(page["another"])
-                yield f"{others} signed another page than this version makes of this result. Compare the versions.", True
+    def told(about: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+        """What :meth:`about` says in sentences, and which are warnings."""
+        for receipt in about.get("receipts", []):
+            yield receipt["sentence"], receipt["proof"]
+        page = about.get("page", {})
+        if page.get("signed"):
+            yield f"Members {listed(page['signed'])} signed the page of this result, {page['sha256'][:16]}.", False
+        if page.get("another"):
+            others = listed(page["another"])
+            yield f"{others} signed another page than this version makes of this result. Compare the versions.", True
+        for saved in about.get("saved_pages", []):
+            yield f"{saved['file']} is the page of this study's result: members {listed(saved['signed'])} signed it.", False
 
     def judged(self, counted: Collection[str]) -> list[DropJudged]:
         """What became of what each receipt is of. ``counted``: digests of what counts.
