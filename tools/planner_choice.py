@@ -7,8 +7,8 @@ of noise; the one that a plan's sentence calls smaller is right if its simulated
 smaller too. Errors that differ by less than their own sampling errors decide nothing: these are ties, counted as neither.
 
 Of a regression the error is that of its first term from that of a large population, with sampling: the root mean square over
-executions, infinite where half of them are hidden. Records are normal within bounds of 3 to 30 standard deviations, whose spread
-the study states, and effects are not stated in one study of two.
+executions, of which one that is hidden is as far off as a guess. Records are normal within bounds of 3 to 30 standard deviations,
+whose spread the study states, and effects are not stated in one study of two.
 
     python tools/planner_choice.py [STUDIES] [SEED]
     python tools/planner_choice.py --regressions [STUDIES] [SEED]
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +30,12 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning.plan import Plan
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.scenario import ROWS
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.one_or_rounds import OneOrRounds, WholeError, as_guessed
 
 LEVELS = {name: [f"{name}{number}" for number in range(count)] for name, count in (("a", 2), ("b", 3), ("c", 8), ("d", 20))}
 COLUMNS: list[dict[str, Any]] = [
@@ -196,14 +198,36 @@ def of_population(one: Regressed) -> Array:
     return np.asarray(found / scale)
 
 
-def error_of_answers(answers: Iterable[Estimates], place: int, truth: float) -> float:
-    """The root mean squared error of those that are shown; infinite where half are not."""
-    off = np.array([estimates.value[place] - truth for estimates in answers])
-    there = np.isfinite(off)
-    return float(np.sqrt(np.mean(off[there] ** 2))) if 2 * there.sum() > len(off) else math.inf
+@dataclass(frozen=True)
+class FoundRegression:
+    """What a plan says of a drawn regression by one release and by rounds, and the errors of both that are simulated."""
+
+    choice: OneOrRounds
+    simulated: tuple[WholeError, WholeError]
+
+    @property
+    def hidden(self) -> bool:
+        """Does noise hide most answers in both ways?"""
+        return all(error.hidden for error in self.simulated)
+
+    @property
+    def ratio(self) -> float:
+        """The simulated error of one release over that of rounds."""
+        return self.simulated[0].size / self.simulated[1].size
+
+    @property
+    def right(self) -> bool:
+        """Has the way that the plan calls the smaller the smaller error?"""
+        one, rounds = self.choice.errors
+        return (one.size < rounds.size) == (self.ratio < 1)
+
+    @property
+    def named(self) -> bool:
+        """Does the plan name one of both as better?"""
+        return bool(self.choice.better)
 
 
-def found_regression(seed: int) -> Found | None:
+def found_regression(seed: int) -> FoundRegression | None:
     """What the plan and the executions of a drawn regression say; None where only one of both can be asked."""
     one = drawn_regression(seed)
     terms = StudyTerms.parse(one.fields)
@@ -212,10 +236,11 @@ def found_regression(seed: int) -> Found | None:
         return None
     (choice,), (statistic,) = forecast.choices, terms.workload.statistics
     expectation, rng = forecast.expectation, np.random.default_rng((7, seed))
-    estimates = next(expectation.answers(statistic, 0.25, 1.0, 1.0, 1))
+    estimates = next(expectation.answers(statistic, USUAL_SPREAD, 1.0, 1.0, 1))
     place = estimates.terms.index(expectation.drawn(statistic, studies=12).term)
     truth = float(of_population(one)[place])
     rounds = fitted_instead(terms, statistic, one.parties, float(one.records))
+    guessed = as_guessed(rounds.answer(USUAL_SPREAD, ROWS), place)
     noise, n = forecast.noise / one.records, one.records
     uniform, released, fitted = np.full((1, n), 1 / n), list[Estimates](), list[Estimates]()
     for _ in range(_EXECUTIONS):
@@ -227,8 +252,8 @@ def found_regression(seed: int) -> Found | None:
         released.append(answer.estimates)
         added = rng.standard_normal((1, rounds.model.rounds, rounds.model.dimension_for(one.parties)))
         fitted += [fit.coefficients for fit in rounds.model.drawn_fits([records], uniform, rounds.noise / n, float(n), added)]
-    simulated = error_of_answers(released, place, truth), error_of_answers(fitted, place, truth)
-    return Found(choice.errors, simulated)
+    first, second = (WholeError.of(answers, place, truth, guessed) for answers in (released, fitted))
+    return FoundRegression(choice, (first, second))
 
 
 def regressions(studies: int = 500, first: int = 0) -> None:
@@ -236,12 +261,14 @@ def regressions(studies: int = 500, first: int = 0) -> None:
     known = [one for seed in range(first, first + studies) if (one := found_regression(seed)) is not None]
     # Two standard errors of a ratio of two such errors, or 10 %.
     tie = max(math.log(1.1), 2 * math.sqrt(1 / _EXECUTIONS))
-    hidden = [one for one in known if math.isinf(min(one.simulated))]
-    decided = [one for one in known if one not in hidden and max(one.simulated) > math.exp(tie) * min(one.simulated)]
-    right, rounds = sum(one.right for one in decided), sum(one.simulated[1] < one.simulated[0] for one in decided)
-    print(f"seeds {first} to {first + studies - 1}: {len(known)} regressions, {len(hidden)} hidden in both ways")
+    shown = [one for one in known if not one.hidden]
+    decided = [one for one in shown if abs(math.log(one.ratio)) > tie]
+    right, rounds = [one for one in decided if one.right], sum(one.ratio > 1 for one in decided)
+    named = [one for one in decided if one.named]
+    print(f"seeds {first} to {first + studies - 1}: {len(known)} regressions, {len(known) - len(shown)} hidden in both ways")
     print(f"{len(decided)} differ by more than {math.expm1(tie):.0%}; rounds are better in {rounds} of these")
-    print(f"the plan is right in {right / len(decided):.1%} ({right})")
+    print(f"the plan is right in {len(right) / len(decided):.1%} ({len(right)})")
+    print(f"it names one of both in {len(named)} of these, rightly in {sum(one.right for one in named)}")
 
 
 def main(studies: int = 500, first: int = 0) -> None:

@@ -16,7 +16,7 @@ from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
-from quietmean.studies.outcome.one_or_rounds import OneOrRounds, whole_error
+from quietmean.studies.outcome.one_or_rounds import OneOrRounds, WholeError
 from support.command_lines import fails
 
 
@@ -54,25 +54,64 @@ def answers(values: list[float], error: float | None) -> list[Estimates]:
     ]
 
 
-def test_a_whole_error_has_noise_sampling_and_what_is_off_and_is_infinite_where_most_is_hidden() -> None:
-    near = np.random.default_rng(3).normal(5, 0.1, 41).tolist()
-    assert whole_error(answers(near, 0.1), 0, 5.0) == pytest.approx(0.1, rel=0.1)
-    assert whole_error(answers(near, 0.1), 0, 4.0) == pytest.approx(1.0, rel=0.05)
-    assert whole_error(answers([*near[:20], *[math.nan] * 21], 0.1), 0, 5.0) == math.inf
-    assert math.isfinite(whole_error(answers([*near[:21], *[math.nan] * 20], 0.1), 0, 5.0))
+def test_a_whole_error_has_spread_and_bias_and_counts_what_is_hidden_as_a_guess() -> None:
+    near = np.random.default_rng(3).normal(5, 0.1, 400).tolist()
+    for truth, error in ((5.0, 0.1), (4.0, math.hypot(1.0, 0.1))):
+        shown = WholeError.of(answers(near, 0.2), 0, truth, 7.0)
+        assert shown.size == pytest.approx(error, rel=0.1)
+        assert not shown.hidden
+        assert shown.stated == pytest.approx(0.2, rel=1e-3)
+    for shown_of_all in (100, 200, 201):
+        values = [*near[:shown_of_all], *[math.nan] * (400 - shown_of_all)]
+        some = WholeError.of(answers(values, 0.2), 0, 5.0, 7.0)
+        assert some.size == pytest.approx(7 * math.sqrt(1 - shown_of_all / 400), rel=1e-3)
+        assert some.hidden == (shown_of_all <= 200)
+    assert math.isnan(WholeError.of(answers([math.nan] * 9, None), 0, 5.0, 7.0).stated)
+
+
+HIDDEN = WholeError(1.0, hidden=True)
 
 
 @pytest.mark.parametrize(
     ("errors", "better"),
-    [((1.0, 0.95), ""), ((1.0, 0.8), "rounds"), ((0.8, 1.0), "one"), ((math.inf, 1.0), "rounds"), ((math.inf, math.inf), "")],
+    [
+        ((WholeError(1.0), WholeError(0.95)), ""),
+        ((WholeError(1.0), WholeError(0.8)), "rounds"),
+        ((WholeError(0.8), WholeError(1.0)), "one"),
+        ((HIDDEN, WholeError(0.95)), "rounds"),
+        ((WholeError(0.5), HIDDEN), "one"),
+        ((WholeError(1.5), HIDDEN), ""),
+        ((HIDDEN, WholeError(0.5, hidden=True)), ""),
+    ],
 )
-def test_what_is_better_differs_by_ten_percent(errors: tuple[float, float], better: str) -> None:
+def test_what_is_better_differs_by_ten_percent_and_is_shown(errors: tuple[WholeError, WholeError], better: str) -> None:
     choice = OneOrRounds("one", "rounds", errors)
     assert choice.better == better
     if better:
         other = "rounds" if better == "one" else "one"
-        assert choice.sentence(other).startswith(f"{better} would have an interval of about +-")
-        assert ("noise hides this one" in choice.sentence(other)) == math.isinf(max(errors))
+        assert choice.sentence(other).startswith(f"{better} would be off by about 0.")
+        assert ("noise hides this one" in choice.sentence(other)) == any(error.hidden for error in errors)
+
+
+def test_an_interval_that_says_much_less_than_the_error_is_said() -> None:
+    for stated, said in ((0.15, ""), (0.5, ". Its interval would be +-0.98"), (math.nan, "")):
+        choice = OneOrRounds("one", "rounds", (WholeError(1.0), WholeError(0.1, stated=stated)))
+        assert choice.sentence("one") == f"rounds would be off by about 0.1 in place of 1{said}"
+
+
+def test_each_way_is_judged_by_its_own_made_up_records() -> None:
+    """With so little noise both errors are those of sampling: judged by the other's records, one is 1.7 times that."""
+    (choice,) = planned(ODDS, 20_000, epsilon=8.0).choices
+    one, rounds = choice.errors
+    assert one.size == pytest.approx(rounds.stated, rel=0.2)
+    assert rounds.size == pytest.approx(rounds.stated, rel=0.2)
+
+
+def test_who_knows_nothing_is_off_by_what_four_records_would_be() -> None:
+    """Of a slope that is the deviation of the outcome over that of the covariate, halved: 15 / 12 / 2."""
+    (choice,) = planned(SLOPE, 300, column=NARROW, epsilon=0.1).choices
+    assert all(error.hidden for error in choice.errors)
+    assert choice.errors[0].size == choice.errors[1].size == pytest.approx(15 / 12 / 2, rel=0.03)
 
 
 def test_a_plan_names_the_question_with_the_smaller_error_both_ways() -> None:
@@ -95,7 +134,7 @@ def test_a_part_of_a_budget_is_compared_with_rounds_of_that_part() -> None:
     assert alone.epsilon is None
     assert beside.epsilon is not None
     assert 0.2 < beside.epsilon < 0.7
-    assert beside.errors[1] > alone.errors[1]
+    assert beside.errors[1].size > alone.errors[1].size
     assert f"{TYPED} with epsilon 0." in beside.sentence(SLOPE)
 
 
@@ -126,12 +165,12 @@ def test_plan_check_and_the_refusal_of_a_run_name_the_question(
     capsys.readouterr()
     main(["plan", "--study", "s.toml", "--parties", "6", "--records", "12000"])
     said = " ".join(capsys.readouterr().out.split())
-    assert f"Better: {TYPED} would have an interval of about +-" in said
+    assert f"Better: {TYPED} would be off by about " in said
     main(["plan", "--study", "s.toml", "--parties", "6", "--records", "12000", "--json"])
     assert json.loads(capsys.readouterr().out)["instead"] == {SLOPE: TYPED}
     line = ["run", "people.csv", question, "--parties", "6", "--epsilon", "1", "--out", "run"]
-    assert f"{TYPED} would have an interval of about +-" in fails(line, capsys)
+    assert f"{TYPED} would be off by about " in fails(line, capsys)
     number = {name: {column["name"]: column for column in WIDE}[name] for name in ("weight", "age")}
     declared = {name: qm.statistics.Column.model_validate(column) for name, column in number.items()}
     study = qm.Study(declared, [SLOPE], epsilon=2.0, delta=1e-6)
-    assert f"{TYPED} would have an interval of about" in repr(study.plan(6, records=12_000))
+    assert f"{TYPED} would be off by about" in repr(study.plan(6, records=12_000))

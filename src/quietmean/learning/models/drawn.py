@@ -69,18 +69,18 @@ class FittedStudies(DrawnStudies[ModelQuestion]):
         for fit in self.model.drawn_fits(parts, weights, self.noise / less_noise / weight, weight, added):
             yield fit.coefficients
 
-    def made_up(self, spread: float) -> Array:
-        """Made-up records, (rows, columns)."""
+    def made_up(self, spread: float, rows: int = _ROWS) -> Array:
+        """So many made-up records, (rows, columns)."""
         regression, columns = self.regression, self.model.columns
         expect = {} if regression is None else dict(regression.expect)
-        scenario = SyntheticRecords(columns, expect, spread, None, _ROWS)
+        scenario = SyntheticRecords(columns, expect, spread, None, rows)
         if regression is not None:
             regression.synthesize(scenario)
         return scenario.table(columns.names)
 
-    def answer(self, spread: float) -> Estimates:
-        """What all made-up records answer without noise."""
-        return self.model.without_noise([self.made_up(spread)]).coefficients
+    def answer(self, spread: float, rows: int = _ROWS) -> Estimates:
+        """What so many made-up records answer without noise."""
+        return self.model.without_noise([self.made_up(spread, rows)]).coefficients
 
 
 def fitted_instead(study: StudyTerms, regression: Regression, parties: int, records: float) -> FittedStudies | None:

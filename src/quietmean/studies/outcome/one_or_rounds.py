@@ -16,7 +16,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import fitted_instead
-from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text
+from quietmean.core.readable import bound_text, either_side, for_terminal, percent_text, plain
 from quietmean.statistics.allocation import USUAL_SPREAD
 from quietmean.statistics.columns import Column
 from quietmean.statistics.complete_records import Regression
@@ -24,40 +24,73 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.models import asked_by_rounds
 from quietmean.statistics.question_texts import with_domains
+from quietmean.statistics.scenario import ROWS
 from quietmean.statistics.simulated import half_of
 from quietmean.statistics.tails import Z
 from quietmean.studies.agreement.study import StudyTerms
 
-# Studies of one release that are drawn, and by how much an error has to be smaller.
-_DRAWN, _MATTERS = 100, 1.1
-# The median of a normal error, and how much more than a mean a median varies, in standard deviations.
-_MEDIAN, _MORE = 0.6745, 1.2533
+# Studies that are drawn of one release and of rounds, and by how much an error has to be smaller.
+_RELEASES, _FITS, _MATTERS = 100, 50, 1.1
+# Who knows nothing is off by as much as an answer of so many records: as a prior of unit information is, with effects of half
+# a standard deviation.
+_GUESSED_BY = 4
+# An interval is said where it is so many times as wide as the error makes it.
+_WIDE = 2.0
+
+
+@dataclass(frozen=True)
+class WholeError:
+    """What answers are off by in one term, the root of the mean square: from noise, from sampling, and by bias.
+
+    An answer that noise hides is as far off as a guess, so that the error has no cliff where half are hidden. ``hidden``: are
+    most of them? ``stated``: the standard error in the middle of those shown; NaN where they say nothing about a population.
+    """
+
+    size: float
+    hidden: bool = False
+    stated: float = math.nan
+
+    @classmethod
+    def of(cls, answers: Sequence[Estimates], place: int, truth: float, guessed: float) -> WholeError:
+        """The error of answers; ``guessed``: how far off the ``truth`` is who has none."""
+        off: Array = np.array([estimates.value[place] for estimates in answers]) - truth
+        there = np.isfinite(off)
+        populations = [estimates.population for estimates, known in zip(answers, there, strict=True) if known]
+        stated = [errors[place] for errors in populations if errors is not None]
+        size = math.sqrt(float(np.mean(np.where(there, off, guessed) ** 2)))
+        return cls(size, 2 * int(there.sum()) <= len(off), float(np.median(stated)) if stated else math.nan)
+
+    @property
+    def interval(self) -> str:
+        """The interval, in words, where it says much less than the error; "" where it does not."""
+        if not self.stated > _WIDE * self.size:
+            return ""
+        return f". Its interval would be {for_terminal(either_side(half_of(2 * Z * self.stated, 2)))}"
 
 
 @dataclass(frozen=True)
 class OneOrRounds:
     """A regression that ``one`` release answers, and the question ``by_rounds``.
 
-    ``errors``: the whole error of each in the term that the first is judged by, as a standard deviation: from noise, from
-    sampling, and off the answer of all records. It is infinite where noise hides most answers. ``epsilon``: what the rounds would
-    cost, where the regression has a part of the budget. ``assumed``: whether a column spreads as nobody stated.
-    ``columns``: whose bounds a question that is to be typed has.
+    ``errors``: of each in the term that the first is judged by. ``epsilon``: what the rounds would cost, where the regression
+    has a part of the budget. ``assumed``: whether a column spreads as nobody stated. ``columns``: whose bounds a question that
+    is to be typed has.
     """
 
     one: str
     by_rounds: str
-    errors: tuple[float, float]
+    errors: tuple[WholeError, WholeError]
     epsilon: float | None = None
     assumed: bool = False
     columns: tuple[Column, ...] = ()
 
     @property
     def better(self) -> str:
-        """The question that has the smaller error; "" where both have the same, to 10 %."""
+        """The question that has the smaller error; "" where both have the same, to 10 %, or noise hides that one."""
         one, rounds = self.errors
-        if not min(one, rounds) * _MATTERS < max(one, rounds):
-            return ""
-        return self.one if one < rounds else self.by_rounds
+        smaller, larger, name = (one, rounds, self.one) if one.size < rounds.size else (rounds, one, self.by_rounds)
+        matters = larger.hidden or smaller.size * _MATTERS < larger.size
+        return name if matters and not smaller.hidden else ""
 
     def typed(self, question: str) -> str:
         """A question with the bounds of its columns, as it can be typed."""
@@ -65,15 +98,15 @@ class OneOrRounds:
 
     def sentence(self, asked: str) -> str:
         """What is better than the question that is asked, or how the other compares with it."""
-        other, mine = (self.by_rounds, self.errors) if asked == self.one else (self.one, self.errors[::-1])
-        cost = f" with epsilon {bound_text(self.epsilon)}" if self.epsilon and other == self.by_rounds else ""
+        name, (mine, other) = (self.by_rounds, self.errors) if asked == self.one else (self.one, self.errors[::-1])
+        cost = f" with epsilon {bound_text(self.epsilon)}" if self.epsilon and name == self.by_rounds else ""
         spread = f", if standard deviations are {percent_text(USUAL_SPREAD)} of the range" if self.assumed else ""
-        if self.better in ("", asked) and not math.isfinite(mine[1]):
-            return f"{asked} is the better question: noise would hide the answer of {self.typed(other)}{spread}"
-        said = f"{self.typed(other)}{cost} would have an interval of about {_reach(mine[1])}"
-        if not math.isfinite(mine[0]):
-            return f"{said}, and noise hides this one{spread}"
-        return f"{said} in place of {_reach(mine[0])}{spread}"
+        if self.better in ("", asked) and other.hidden:
+            return f"{asked} is the better question: noise would hide the answer of {self.typed(name)}{spread}"
+        said = f"{self.typed(name)}{cost} would be off by about {_number(other.size)}"
+        if mine.hidden:
+            return f"{said}, and noise hides this one{spread}{other.interval}"
+        return f"{said} in place of {_number(mine.size)}{spread}{other.interval}"
 
 
 def compared(study: StudyTerms, regression: Regression, one: Expectation, parties: int) -> OneOrRounds | None:
@@ -86,36 +119,30 @@ def compared(study: StudyTerms, regression: Regression, one: Expectation, partie
         rounds = fitted_instead(study, regression, parties, one.records)
     except InputError:
         return None
-    released = replace(one, studies=_DRAWN)
-    drawn = list(released.answers(regression, USUAL_SPREAD, 1.0, 1.0, released.most_drawn(_DRAWN)))
+    released = replace(one, studies=_RELEASES)
+    drawn = list(released.answers(regression, USUAL_SPREAD, 1.0, 1.0, released.most_drawn(_RELEASES)))
     place = drawn[0].terms.index(released.drawn(regression).term)
-    truth = rounds.answer(USUAL_SPREAD).value
-    if place >= len(truth):
+    # Each is judged by what all of its own made-up records answer: these are not equally many.
+    truth, own = rounds.answer(USUAL_SPREAD, ROWS), rounds.answer(USUAL_SPREAD)
+    if place >= len(truth.value):
         return None
     (model,) = rounds.asked
-    fitted = list(rounds.answers(model, USUAL_SPREAD, 1.0, 1.0, rounds.most_drawn(_DRAWN)))
-    errors = (whole_error(drawn, place, float(truth[place])), whole_error(fitted, place, float(truth[place])))
+    fitted = list(rounds.answers(model, USUAL_SPREAD, 1.0, 1.0, _FITS))
+    guessed = as_guessed(truth, place)
+    errors = (
+        WholeError.of(drawn, place, float(truth.value[place]), guessed),
+        WholeError.of(fitted, place, float(own.value[place]), guessed),
+    )
     part = None if workload.budget_part(regression) == 1 else rounds.model.epsilon_of_all
     return OneOrRounds(regression.text, question, errors, part, bool(one.assumed(regression)), tuple(workload.columns))
 
 
-def whole_error(answers: Sequence[Estimates], place: int, truth: float) -> float:
-    """The standard deviation of a term off the ``truth``: as stated, with how far off its middle is; as found where the answers
-    state no sampling. It is infinite where most answers are hidden."""
-    values = np.array([estimates.value[place] for estimates in answers])
-    there = np.isfinite(values)
-    if 2 * int(there.sum()) <= len(values):
-        return math.inf
-    off: Array = values[there] - truth
-    shown = [estimates.population for estimates, known in zip(answers, there, strict=True) if known]
-    stated = [errors[place] for errors in shown if errors is not None]
-    if not stated:
-        return float(np.median(np.abs(off))) / _MEDIAN
-    spread = float(np.median(stated))
-    bias = float(np.median(off)) ** 2 - (_MORE * spread) ** 2 / len(off)
-    return math.sqrt(spread**2 + max(bias, 0.0))
+def as_guessed(answer: Estimates, place: int) -> float:
+    """How far off a term is who knows nothing of it, by what all made-up records ``answer`` without noise."""
+    error = math.nan if answer.population is None else float(answer.population[place])
+    return error * math.sqrt(ROWS / _GUESSED_BY)
 
 
-def _reach(error: float) -> str:
-    """The half of an interval with such an error."""
-    return for_terminal(either_side(half_of(2 * Z * error, 2)))
+def _number(error: float) -> str:
+    """An error, to two digits."""
+    return plain(float(f"{error:.2g}"))
