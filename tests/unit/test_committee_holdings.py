@@ -17,6 +17,7 @@ from quietmean.protocols.committee.contribution import excerpt, header_digest, l
 from quietmean.studies.party.member_holdings import MemberHoldings, delete_held
 from support.committee_world import CommitteeWorld
 from support.disk import SYSTEM_ERRORS
+from support.refusals import refused as refuses
 
 WORLD = CommitteeWorld(Committee(4))
 LATER = float(1 << 33)
@@ -239,3 +240,12 @@ def test_memory_does_not_grow_with_what_is_taken(tmp_path: Path) -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] - peaks[0] < 96 * 1500
+
+
+def test_a_folder_without_any_says_how_many_a_result_takes_and_until_when(tmp_path: Path) -> None:
+    folder = tmp_path / "box"
+    folder.mkdir()
+    (folder / "note.txt").write_text("hello")
+    words = "holds 0 contributions that came until 2242-03-16 12:56:32 UTC, and a result takes at least 3"
+    refuses(words, take, folder)
+    assert not (tmp_path / "m.held").exists()

@@ -40,6 +40,7 @@ from quietmean.protocols.committee.contribution import (
 from quietmean.protocols.committee.keys import Opener
 from quietmean.protocols.committee.lists import FRONT_BYTES, Held, UsedVouchers, is_segment, read_segment
 from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.studies.agreement.deadlines import in_words
 
 # The header of a contribution and its bytes. Raises OSError where the folder fails, and ContributionError.
 _Read = Callable[[], tuple[Header, bytes]]
@@ -241,8 +242,9 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
             left_out.append((dealer, name, why))
     if not taken:
         raise InputError(
-            f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
-            f"opened. See that the right folder is there, and start again; {by_this_clock(datetime.now(UTC))}."
+            f"folder {folder} holds 0 contributions that came until {in_words(datetime.fromtimestamp(until, UTC))}, and a result "
+            f"takes at least {session.parameters.minimum} ({len(left_out)} other files). Nothing was listed or opened. See that "
+            f"the right folder is there, and start again; {by_this_clock(datetime.now(UTC))}."
         )
     return _Summary(session.session.hex(), len(taken), tuple(left_out), b"".join(dropped))
 
