@@ -6,9 +6,9 @@ Each study is drawn from its seed: parties, colluding and dropouts, epsilon, del
 of noise; the one that a plan's sentence calls smaller is right if its simulated error, of the noise in all coordinates, is
 smaller too. Errors that differ by less than their own sampling errors decide nothing: these are ties, counted as neither.
 
-Of a regression the error is that of its first term from that of a large population, with sampling: the root mean square over
-executions, of which one that is hidden is as far off as a guess. Records are normal within bounds of 3 to 30 standard deviations,
-whose spread the study states, and effects are not stated in one study of two.
+Of a regression the error is that of its first term from that of a large population, with sampling: the mean of how far off
+executions are, of which one that is hidden is as far off as a guess. Records are normal within bounds of 3 to 30 standard
+deviations, whose spread the study states, and effects are not stated in one study of two.
 
     python tools/planner_choice.py [STUDIES] [SEED]
     python tools/planner_choice.py --regressions [STUDIES] [SEED]
@@ -200,10 +200,19 @@ def of_population(one: Regressed) -> Array:
 
 @dataclass(frozen=True)
 class FoundRegression:
-    """What a plan says of a drawn regression by one release and by rounds, and the errors of both that are simulated."""
+    """What a plan says of a drawn regression by one release and by rounds, and the errors of both that are simulated.
+
+    ``sampling``: the standard error of the logarithm of their ratio.
+    """
 
     choice: OneOrRounds
     simulated: tuple[WholeError, WholeError]
+    sampling: float
+
+    @property
+    def tied(self) -> bool:
+        """Are both errors the same, to 10 % and two standard errors of their ratio?"""
+        return abs(math.log(self.ratio)) <= max(math.log(1.1), 2 * self.sampling)
 
     @property
     def hidden(self) -> bool:
@@ -253,20 +262,25 @@ def found_regression(seed: int) -> FoundRegression | None:
         added = rng.standard_normal((1, rounds.model.rounds, rounds.model.dimension_for(one.parties)))
         fitted += [fit.coefficients for fit in rounds.model.drawn_fits([records], uniform, rounds.noise / n, float(n), added)]
     first, second = (WholeError.of(answers, place, truth, guessed) for answers in (released, fitted))
-    return FoundRegression(choice, (first, second))
+    sampling = math.hypot(*(error_of_mean(answers, place, truth, guessed) for answers in (released, fitted)))
+    return FoundRegression(choice, (first, second), sampling)
+
+
+def error_of_mean(answers: list[Estimates], place: int, truth: float, guessed: float) -> float:
+    """The standard error of the mean of how far off answers are, over that mean."""
+    off = np.array([WholeError.of([answer], place, truth, guessed).size for answer in answers])
+    return float(off.std() / off.mean() / math.sqrt(len(off)))
 
 
 def regressions(studies: int = 500, first: int = 0) -> None:
     """Print how often a plan names the better question, of so many drawn regressions from a seed on."""
     known = [one for seed in range(first, first + studies) if (one := found_regression(seed)) is not None]
-    # Two standard errors of a ratio of two such errors, or 10 %.
-    tie = max(math.log(1.1), 2 * math.sqrt(1 / _EXECUTIONS))
     shown = [one for one in known if not one.hidden]
-    decided = [one for one in shown if abs(math.log(one.ratio)) > tie]
+    decided = [one for one in shown if not one.tied]
     right, rounds = [one for one in decided if one.right], sum(one.ratio > 1 for one in decided)
     named = [one for one in decided if one.named]
     print(f"seeds {first} to {first + studies - 1}: {len(known)} regressions, {len(known) - len(shown)} hidden in both ways")
-    print(f"{len(decided)} differ by more than {math.expm1(tie):.0%}; rounds are better in {rounds} of these")
+    print(f"{len(decided)} differ by more than 10 % and chance; rounds are better in {rounds} of these")
     print(f"the plan is right in {len(right) / len(decided):.1%} ({len(right)})")
     print(f"it names one of both in {len(named)} of these, rightly in {sum(one.right for one in named)}")
 

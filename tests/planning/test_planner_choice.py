@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimates import Estimates
+from quietmean.studies.outcome.one_or_rounds import OneOrRounds, WholeError
+
 
 @pytest.fixture(autouse=True)
 def tools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +35,20 @@ def test_a_plan_that_is_wrong_is_counted_so() -> None:
     assert Found((1.0, 2.0), (1.0, 3.0)).right
     assert Found((1.0, 2.0), (1.0, 1.03)).tied
     assert not Found((1.0, 2.0), (1.0, 1.3)).tied
+
+
+def test_errors_of_regressions_tie_by_their_own_chance() -> None:
+    """One hidden answer in 60 makes an error twice as large, and by chance: the mean of 60 knows that to a half of itself."""
+    from planner_choice import FoundRegression, error_of_mean
+
+    answers = [Estimates.of([Estimate.normal("x", sign, 0.0, 0.0)]) for sign in (1.0, -1.0)] * 30
+    assert error_of_mean(answers, 0, 0.0, 60.0) == 0
+    one_hidden = [*answers[1:], Estimates.of([Estimate.unknown("x")])]
+    sampling = error_of_mean(one_hidden, 0, 0.0, 60.0)
+    assert sampling == pytest.approx(0.5, rel=0.05)
+    choice = OneOrRounds("one", "rounds", (WholeError(1.0), WholeError(2.0)))
+    by_chance, known = (FoundRegression(choice, (WholeError(1.0), WholeError(2.0)), each) for each in (sampling, 0.1))
+    assert by_chance.tied
+    assert not known.tied
+    assert known.right
+    assert not FoundRegression(choice, (WholeError(2.0), WholeError(1.0)), 0.1).right

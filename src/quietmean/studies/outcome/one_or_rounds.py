@@ -35,14 +35,15 @@ _RELEASES, _FITS, _MATTERS = 100, 50, 1.1
 # a standard deviation.
 _GUESSED_BY = 4
 # An interval is said where it is so many times as wide as the error makes it.
-_WIDE = 2.0
+_WIDE = 2.5
 
 
 @dataclass(frozen=True)
 class WholeError:
-    """What answers are off by in one term, the root of the mean square: from noise, from sampling, and by bias.
+    """What answers are off by in one term, in the mean: from noise, from sampling, and by bias.
 
-    An answer that noise hides is as far off as a guess, so that the error has no cliff where half are hidden. ``hidden``: are
+    An answer that noise hides is as far off as a guess, so that the error has no cliff where half are hidden. Without squares,
+    one hidden answer in a hundred does not outweigh all others. ``hidden``: are
     most of them? ``stated``: the standard error in the middle of those shown; NaN where they say nothing about a population.
     """
 
@@ -57,7 +58,7 @@ class WholeError:
         there = np.isfinite(off)
         populations = [estimates.population for estimates, known in zip(answers, there, strict=True) if known]
         stated = [errors[place] for errors in populations if errors is not None]
-        size = math.sqrt(float(np.mean(np.where(there, off, guessed) ** 2)))
+        size = float(np.mean(np.where(there, np.abs(off), guessed)))
         return cls(size, 2 * int(there.sum()) <= len(off), float(np.median(stated)) if stated else math.nan)
 
     @property
