@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError, PeerError
+from quietmean.core.growing import GrowingMap
 from quietmean.core.limits import least_minimum
 from quietmean.node.session.settings import Opening
 from quietmean.node.start import (
@@ -99,12 +100,12 @@ class BelievesEveryOpening(Machine):
 
     def _noted(self, attempt: Attempt, sender: int, announcement: Announcement) -> Attempt:
         found = super()._noted(attempt, sender, replace(announcement, openings={}))
-        openings = {**announcement.openings, **found.openings} if found.all_committed else found.openings
+        openings = GrowingMap({**announcement.openings, **found.openings}) if found.all_committed else found.openings
         return replace(found, openings=openings)
 
 
 def _open(progress: StartProgress) -> Attempt | None:
-    return None if progress.attempt is None else replace(progress.attempt, openings={}, bound_there=frozenset())
+    return None if progress.attempt is None else replace(progress.attempt, openings=GrowingMap(), bound_there=frozenset())
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def test_where_one_is_bound_all_can_be() -> None:
     bound = machine(1).bind(standings[1])
     attempt = standings[2].attempt
     assert attempt is not None
-    without = replace(standings[2], attempt=replace(attempt, openings={2: attempt.own}))
+    without = replace(standings[2], attempt=replace(attempt, openings=GrowingMap({2: attempt.own})))
     assert not machine(2).bind(without).bound
     helped = machine(2).receive(without, 1, machine(1).announce(bound))
     assert machine(2).bind(helped).bound

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, NotStarted, PeerError
+from quietmean.core.growing import GrowingMap
 from quietmean.node import (
     Identity,
     LinkKeys,
@@ -366,7 +367,7 @@ def test_the_record_is_what_was_written() -> None:
     proposal = Proposal(3, frozenset({0, 2, 3, 4}), b"s" * 64)
     opening = Opening(b"n" * 32, 2.5, b"x" * 32)
     # The seed is not in it, but in a place of its own.
-    attempt = Attempt(proposal, opening, frozenset({0, 2}), {2: b"h" * 32}, {2: opening}, frozenset({4}))
+    attempt = Attempt(proposal, opening, frozenset({0, 2}), GrowingMap({2: b"h" * 32}), GrowingMap({2: opening}), frozenset({4}))
     for progress in (
         StartProgress(),
         StartProgress(attempt),

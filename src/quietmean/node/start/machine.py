@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 from typing import Protocol, TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
+from quietmean.core.growing import GrowingMap
 from quietmean.core.limits import ATTEMPTS, least_minimum
 from quietmean.core.party import PartyId
 from quietmean.node.session import Opening, commitment_hash
@@ -148,8 +149,8 @@ class Attempt:
     proposal: Proposal
     own: Opening = field(repr=False)
     agreed: frozenset[PartyId]
-    commits: Mapping[PartyId, bytes] = field(default_factory=dict)
-    openings: Mapping[PartyId, Opening] = field(default_factory=dict)
+    commits: GrowingMap[PartyId, bytes] = field(default_factory=GrowingMap)
+    openings: GrowingMap[PartyId, Opening] = field(default_factory=GrowingMap)
     bound_there: frozenset[PartyId] = frozenset()
 
     @property
@@ -268,7 +269,8 @@ class Machine:
         if attempt is None or not attempt.proposal.same_as(announcement.proposal):
             place = announcement.proposal.attempt, announcement.proposal.members
             return replace(progress, others_bound={**progress.others_bound, sender: place}) if announcement.bound else progress
-        return replace(progress, attempt=self._noted(attempt, sender, announcement))
+        noted = self._noted(attempt, sender, announcement)
+        return StartProgress(noted, progress.bound, progress.never, progress.others_bound)
 
     def check(self, sender: PartyId, announcement: Announcement) -> None:
         """Raises :class:`PeerError` unless ``sender`` may be where it says that it is."""
@@ -315,11 +317,12 @@ class Machine:
                 "it committed to something else before: it lost its store, or tells different parties different things"
             )
         agreed = self._agreed(attempt, sender)
-        # Each is copied where it grows alone: there are as many of these as parties, for each message.
+        committed: dict[PartyId, bytes] = {}
         if announcement.commit and sender not in commits:
-            commits = {**commits, sender: announcement.commit}
+            committed[sender] = announcement.commit
         if len(agreed) == everybodys and self.party not in commits:
-            commits = {**commits, self.party: commitment_hash(study, self.party, attempt.own)}
+            committed[self.party] = commitment_hash(study, self.party, attempt.own)
+        commits = commits.with_entries(committed) if committed else commits
         revealed: dict[PartyId, Opening] = {}
         for party, opening in announcement.openings.items():
             if party in openings or party not in commits:
@@ -332,9 +335,9 @@ class Machine:
                 raise PeerError("it showed other numbers than those it had fixed before. It may cheat. Call it, and start again")
         if len(agreed) == len(commits) == everybodys and self.party not in openings:
             revealed[self.party] = attempt.own
-        openings = {**openings, **revealed} if revealed else openings
+        openings = openings.with_entries(revealed) if revealed else openings
         bound_there = attempt.bound_there | {sender} if announcement.bound else attempt.bound_there
-        return replace(attempt, agreed=agreed, commits=commits, openings=openings, bound_there=bound_there)
+        return Attempt(attempt.proposal, attempt.own, agreed, commits, openings, bound_there)
 
     def _agreed(self, attempt: Attempt, sender: PartyId) -> frozenset[PartyId]:
         # Each says so itself, over its own connection: a convener could equivocate between two sets.

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 
 from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError, PeerError, named
+from quietmean.core.growing import GrowingMap
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Purpose, Revealed, Roster, Seal, Start, is_signed
 from quietmean.node.session import NodeSettings, Opening, StartAgreement
@@ -190,8 +191,8 @@ def load_progress(raw: bytes | None) -> StartProgress:
         Proposal(inside.attempt, frozenset(inside.members), inside.signature),
         _opening(inside.own),
         frozenset(inside.agreed),
-        inside.commits,
-        {opening.party: _opening(opening) for opening in inside.openings},
+        GrowingMap(inside.commits),
+        GrowingMap({opening.party: _opening(opening) for opening in inside.openings}),
         frozenset(inside.bound_there),
     )
     return StartProgress(attempt, record.bound, record.never, others_bound)
