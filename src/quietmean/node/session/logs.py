@@ -112,9 +112,15 @@ def _decoded(raw: bytes, parties: int, rounds: int) -> PartyLog:
     pairs = (columns.sent_round, columns.sent_to), (columns.received_round, columns.received_from)
     if any(len(rounds_) != len(others) for rounds_, others in pairs):
         raise PeerError("it sent a log that cannot be read (columns of different lengths)")
-    sent, received = (tuple(sorted(zip(rounds_, others, strict=True))) for rounds_, others in pairs)
+    sent, received = (tuple(sorted(map(_pair, rounds_, others))) for rounds_, others in pairs)
     log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen, columns.audit, columns.releases)
     return check_log(log, parties, rounds)
+
+
+# The same in the logs of all parties of one process.
+@lru_cache(maxsize=2**16)
+def _pair(round_: int, party: PartyId) -> tuple[int, PartyId]:
+    return round_, party
 
 
 def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:

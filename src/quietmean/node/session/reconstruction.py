@@ -81,7 +81,8 @@ def reconstruct(
     _correct(online, final, np.concatenate([sent[final[sent[:, 1]]], taken[final[taken[:, 2]]], seen]))
     # Of each place of the schedule: the message, and what the logs of its ends cover.
     rounds, senders, receivers = _places(schedule)
-    missing = (schedule.neighbours >= 0) & ~_among(schedule, np.stack([rounds, senders, receivers], axis=-1), arrived)
+    numbers = (rounds * schedule.parties + senders) * schedule.parties + receivers
+    missing = (schedule.neighbours >= 0) & ~np.isin(numbers, _numbers(schedule, arrived))
     missing &= online[rounds, senders] & online[rounds, receivers]
     sender_logged = until[senders] >= rounds
     # Its sender goes on without it, whatever a silent receiver did; it counts as seen all the same.
@@ -92,7 +93,8 @@ def reconstruct(
     trace = ExecutionTrace(online, lost if lost.any() else None).all_handed(schedule)
     # What its receiver accepted and its sender knows nothing of counts in both places.
     unknown = taken[~_among(schedule, taken, sent) & (until[taken[:, 1]] >= taken[:, 0])]
-    doubtful = np.concatenate([unknown, np.stack([rounds[kept], senders[kept], receivers[kept]], axis=-1)])
+    before, of, _ = np.nonzero(kept)
+    doubtful = np.concatenate([unknown, np.stack([before + 1, of, receivers[kept]], axis=-1)])
     logged = {(round_, sender, receiver): later for sender, log in both.items() for round_, receiver, later in log.settled}
     return replace(trace, settled=_settled(schedule, trace, dict.fromkeys(map(tuple, doubtful.tolist()), NEVER) | logged))
 
@@ -106,15 +108,20 @@ def _messages(named: Mapping[PartyId, Sequence[tuple[int, PartyId]]]) -> Ints:
 
 
 def _places(schedule: Schedule) -> tuple[Ints, Ints, Ints]:
-    """Round, sender and receiver of each place (T, n, k) of the schedule; -1 where it has no message."""
-    places: Ints = np.indices(schedule.neighbours.shape, dtype=np.int64)
-    return places[0] + 1, places[1], schedule.neighbours.astype(np.int64)
+    """Round (T, 1, 1), sender (1, n, 1) and receiver (T, n, k) of each place of the schedule; -1 where it has no message."""
+    rounds, parties, _ = schedule.neighbours.shape
+    return np.arange(1, rounds + 1)[:, None, None], np.arange(parties)[None, :, None], schedule.neighbours.astype(np.int64)
 
 
 def _among(schedule: Schedule, messages: Ints, others: Ints) -> Mask:
-    """Which of some messages, shape (..., 3), are in others, shape (m, 3)."""
-    sizes = np.array([schedule.parties**2, schedule.parties, 1])
-    return np.isin(messages @ sizes, others @ sizes)
+    """Which of some messages, shape (m, 3), are in others."""
+    return np.isin(_numbers(schedule, messages), _numbers(schedule, others))
+
+
+def _numbers(schedule: Schedule, messages: Ints) -> Ints:
+    """One number for each message (round, sender, receiver)."""
+    numbers: Ints = (messages[:, 0] * schedule.parties + messages[:, 1]) * schedule.parties + messages[:, 2]
+    return numbers
 
 
 def _settled(schedule: Schedule, trace: ExecutionTrace, logged: Mapping[tuple[int, PartyId, PartyId], int]) -> Ints:
