@@ -128,6 +128,17 @@ def test_a_round_from_start_to_end(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("named", [{}, {1: ACCEPTED}, {1: ACCEPTED, 2: ACCEPTED}, {1: REFUSED, 2: ACCEPTED, 3: ACCEPTED}])
+def test_a_closed_round_says_nothing_of_whom_it_does_not_name(path: Path, named: dict[int, str]) -> None:
+    store = opened(path)
+    for round_ in (1, 2):
+        store.record(1, step(round_, Message(0, (1, 2, 3), round_, np.array([1.0, 2.0]), 0.5)))
+    store.record(1, step(3), ClosedRound(2, named))
+    found = {party: store.sent_status(1, 2, party) for party in (1, 2, 3)}
+    assert found == dict.fromkeys((1, 2, 3), PENDING) | named
+    assert {store.sent_status(1, 1, party) for party in (1, 2, 3)} == {PENDING}
+
+
 def test_a_share_that_was_used_though_taken_back(path: Path) -> None:
     """It stays in the store until it is settled, through restarts, and no longer."""
     store = opened(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import msgspec
@@ -33,6 +34,11 @@ def closed_to_shares(participant: Participant) -> bool:
     return session is not None and session.closed_to_shares
 
 
+@lru_cache(maxsize=256)
+def _size_of_answer(answer: AnswerFrame) -> int:
+    return len(encode_frame(answer))
+
+
 class MemoryNetwork:
     """Who is reachable now: ``sessions`` by party, with the number of times that each has ended."""
 
@@ -41,6 +47,7 @@ class MemoryNetwork:
         self.deaths = [0] * parties
         self._waiting: dict[PartyId, list[asyncio.Future[None]]] = {}
         self._made: list[tuple[object, object]] = []
+        self._last_sent: tuple[AnyRequest | None, int] = None, 0
 
     def carrier(self, party: PartyId) -> Carrier:
         """What carries the requests of a party."""
@@ -85,9 +92,18 @@ class MemoryNetwork:
         except Exception as error:
             self._refuse(session, sender, error)
         if answer is not None:
-            self._count(sender, receiver, len(encode_frame(request, len(payload))) + len(payload))
+            session.monitor.traffic.received += (size := self._size(request, payload))
+            self.sessions[sender].monitor.traffic.sent += size
             self._answered(sender, receiver, request, answer)
         return answer
+
+    def _size(self, request: AnyRequest, payload: Payload) -> int:
+        """Bytes of a frame. A party sends many others the same request, one after the other."""
+        before, header = self._last_sent
+        if request is not before:
+            header = len(encode_frame(request))
+            self._last_sent = request, header
+        return header + len(payload)
 
     def _reachable(self, receiver: PartyId, request: AnyRequest) -> Participant:
         session = self.sessions.get(receiver)
@@ -99,7 +115,7 @@ class MemoryNetwork:
 
     def _answered(self, sender: PartyId, receiver: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         asking = self.sessions[sender]
-        self._count(receiver, sender, len(encode_frame(answer, 0)))
+        self._count(receiver, sender, _size_of_answer(answer))
         asking.heard(receiver, (answer.phase, answer.round))
         asking.answered(receiver, request, answer)
 
@@ -108,8 +124,7 @@ class MemoryNetwork:
     ) -> AnswerFrame:
         """One try. Raises ConnectionError where the sender notices that it failed."""
         session, life = self._reachable(receiver, request), self.deaths[sender]
-        size = len(encode_frame(request, len(payload))) + len(payload)
-        self._count(sender, receiver, size)
+        self._count(sender, receiver, self._size(request, payload))
         try:
             answer = await session.handle(sender, request, payload)
         except Exception as error:
@@ -141,13 +156,14 @@ class MemoryNetwork:
 class MemoryLink:
     """What a session has instead of a connection."""
 
-    __slots__ = ("_connected_to", "_network", "_party", "_peer", "trouble", "unreachable")
+    __slots__ = ("_closed", "_connected_to", "_network", "_party", "_peer", "trouble", "unreachable")
 
     def __init__(self, network: MemoryNetwork, party: PartyId, peer: PartyId) -> None:
         self._network, self._party, self._peer = network, party, peer
         self.trouble = "no answer yet"
         self.unreachable = False
-        self._connected_to: tuple[int, bool] | None = None
+        # How often the peer had ended when it was connected, and whether it read no share any more.
+        self._connected_to, self._closed = -1, False
 
     def now(self, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
         """The answer, where nothing has to be waited for; None where it has to be asked for."""
@@ -187,9 +203,9 @@ class MemoryLink:
         own, other = sessions.get(self._party), sessions.get(self._peer)
         if own is None or other is None:
             return
-        connection = self._network.deaths[self._peer], closed_to_shares(other)
-        if connection != self._connected_to:
-            self._connected_to = connection
+        deaths, closed = self._network.deaths[self._peer], closed_to_shares(other)
+        if deaths != self._connected_to or closed != self._closed:
+            self._connected_to, self._closed = deaths, closed
             own.heard(self._peer, other.position)
 
     async def close(self) -> None:

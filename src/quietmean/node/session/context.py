@@ -64,10 +64,12 @@ class FailureDetector:
 
     def heard(self, party: PartyId, position: Position) -> None:
         """A message of a party, which ends a suspicion. Positions only grow: one is durable before its party reports it."""
-        self._positions[party] = max(position, self._positions.get(party, position))
-        self._suspects.discard(party)
-        self._absent.discard(party)
-        self._expected.discard(party)
+        before = self._positions.get(party)
+        if before is None or position > before:
+            self._positions[party] = position
+        for noted in (self._suspects, self._absent, self._expected):
+            if noted:
+                noted.discard(party)
         self._last_activity[party] = self._clock()
 
     def record_wait(self, seconds: float) -> None:

@@ -18,7 +18,16 @@ from quietmean.core.codec import load_state
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
 from quietmean.node.monitor import RoundBegun
-from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, CancelTransfer, ConfirmTransfer, ResendRequest, WithheldError
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    AnswerFrame,
+    CancelTransfer,
+    ConfirmTransfer,
+    ResendRequest,
+    Transfer,
+    WithheldError,
+)
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.reconstruction import encoded_gossip
@@ -128,7 +137,7 @@ class PhaseRunner:
         requests: dict[PartyId, asyncio.Task[Any]] = {}
 
         def missing() -> dict[PartyId, bool]:
-            due = {party for party in expected if not context.store.has_accepted(*here, party)}
+            due = expected - context.store.accepted_from(*here)
             past = {party for party in due if context.failure_detector.is_past(party, here)}
             if self._copies:
                 # They went on without this party, but still have what they sent to the others.
@@ -141,10 +150,16 @@ class PhaseRunner:
         # Should this party never come back, the others have its log from this.
         gossip = encoded_gossip(context, here) if self.gossips and outgoing else b""
 
+        # The same for each whose message has the same shape.
+        headers: dict[tuple[float, int, int], Transfer] = {}
+
         def send_now(receiver: PartyId) -> bool:
             message, answer = outgoing[receiver], None
             if not self._is_closed(receiver):
-                answer = context.now(receiver, context.transfer(here, message, gossip), message.payload)
+                shape = message.weight, message.dimension, message.width
+                if (header := headers.get(shape)) is None:
+                    header = headers[shape] = context.transfer(here, message, gossip)
+                answer = context.now(receiver, header, message.payload)
             if answer is not None:
                 answers[receiver] = answer
             return answer is not None

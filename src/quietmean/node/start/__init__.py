@@ -78,6 +78,8 @@ class StartPhase:
         # What is announced of the progress, and what each of the others has taken in, whether bound or not.
         self._announced: Announcement | None = None
         self._taken_in: dict[PartyId, Announcement] = {}
+        # The last one that was sent, as those receive it for whom nothing else goes along.
+        self._framed: tuple[Announcement | None, tuple[Start, ...]] = None, ()
         # Who refused it, and what others say of the public seed who are in a round.
         self._refusing: set[PartyId] = set()
         self._checks: dict[PartyId, bytes] = {}
@@ -185,7 +187,7 @@ class StartPhase:
     def _take_encapsulated(self, progress: StartProgress, sender: PartyId, announcement: Announcement, ciphertext: bytes) -> None:
         """Take what belongs to the attempt in which this party is, before the progress in which the commitment counts is kept."""
         before, attempt, proposal = self._standing, progress.attempt, announcement.proposal
-        if before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
+        if not ciphertext or before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
             return
         same = before.attempt is not None and before.attempt.proposal.same_as(proposal)
         committed = same and before.attempt is not None and sender in before.attempt.commits
@@ -331,7 +333,12 @@ class StartPhase:
 
     def _frames(self, peer: PartyId, announcement: Announcement) -> Iterator[Start]:
         ciphertext = self._pairing.ciphertext_for(peer) if announcement.commit else b""
-        return to_frames(announcement, self._rules.parties, ciphertext)
+        if ciphertext:
+            yield from to_frames(announcement, self._rules.parties, ciphertext)
+            return
+        if self._framed[0] is not announcement:
+            self._framed = announcement, tuple(to_frames(announcement, self._rules.parties))
+        yield from self._framed[1]
 
     def _was_taken_in(self, peer: PartyId, announcement: Announcement) -> None:
         self._refusing.discard(peer)

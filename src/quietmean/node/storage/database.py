@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -235,6 +236,18 @@ class StoreDatabase:
                    UNION ALL SELECT vector FROM inbox UNION ALL SELECT content FROM inbox UNION ALL SELECT content FROM kept)
                    WHERE substr(token, 1, 1) = ?"""
         return [row[0] for row in self._rows(query, LARGE_TAG)]
+
+    def _note_statuses(self, phase: int, closed: ClosedRound) -> None:
+        key, usual = (phase, closed.round), None
+        sent = self._one("SELECT count(*) FROM outbox WHERE phase = ? AND round = ?", *key)[0]
+        if closed.statuses and sent == len(closed.statuses):
+            # In one statement what holds of nearly all.
+            usual = Counter(closed.statuses.values()).most_common(1)[0][0]
+            self._database.execute("UPDATE outbox SET status = ? WHERE phase = ? AND round = ?", (usual, *key))
+        self._database.executemany(
+            "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ?",
+            [(status, *key, receiver) for receiver, status in closed.statuses.items() if status != usual],
+        )
 
     def _rows(self, query: str, *arguments: object) -> list[Any]:
         with self._on_disk():

@@ -7,8 +7,7 @@ beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are d
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any, Self
 
@@ -259,10 +258,7 @@ class Store(KeptBesideValues):
     def _close(self, phase: int, closed: ClosedRound) -> None:
         key = (phase, closed.round)
         self._database.execute("INSERT INTO round VALUES (?, ?, 1)", key)
-        self._database.executemany(
-            "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ?",
-            [(status, *key, receiver) for receiver, status in closed.statuses.items()],
-        )
+        self._note_statuses(phase, closed)
         self._database.executemany(
             "UPDATE outbox SET settled = ? WHERE phase = ? AND round = ? AND receiver = ?",
             [(closed.round, phase, round_, receiver) for round_, receiver in closed.settled],
@@ -368,6 +364,10 @@ class Store(KeptBesideValues):
     def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
         return sender in self._arrived.get((phase, round_), ())
 
+    def accepted_from(self, phase: int, round_: int) -> Set[PartyId]:
+        """Whose messages of a round were accepted."""
+        return self._arrived.get((phase, round_), {}).keys()
+
     def contradicts(self, phase: int, message: Message) -> bool:
         """Whether the sender said something else before, in a round that is still in progress."""
         before = self._arrived.get((phase, message.round), {}).get(message.sender)
@@ -406,8 +406,8 @@ class Store(KeptBesideValues):
 
     def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """The messages that were taken in, as (round, sender)."""
-        arrived = (((round_, sender) for sender in senders) for (at, round_), senders in self._arrived.items() if at == phase)
-        return tuple(sorted(itertools.chain.from_iterable(arrived)))
+        rounds = {round_: senders for (at, round_), senders in self._arrived.items() if at == phase}
+        return tuple((round_, sender) for round_ in sorted(rounds) for sender in sorted(rounds[round_]))
 
     def seen_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """The messages that were handed to this party and not taken in, as (round, sender)."""
