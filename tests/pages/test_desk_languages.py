@@ -33,7 +33,8 @@ from quietmean.protocols.mechanism import Mechanism
 from quietmean.statistics.findings import NOTHING, finding
 from quietmean.statistics.printed import NOT_REACHED
 from quietmean.statistics.workload import NOBODYS
-from quietmean.studies.outcome.first_screen import ALWAYS, Ended, privacy_of
+from quietmean.studies.outcome.ended import ALWAYS, Ended
+from quietmean.studies.outcome.first_screen import privacy_of
 from quietmean.studies.party.audit import AuditLog, Auditor, Event
 from quietmean.studies.party.first_screen import ALWAYS as BEFORE
 from support.before_yes import every, of_flower, of_session

@@ -33,9 +33,10 @@ from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyOutcome, conclude
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.outcome import first_screen as screens
+from quietmean.studies.outcome import ended
 from quietmean.studies.outcome.about_intervals import ABOUT_THESE
-from quietmean.studies.outcome.first_screen import ALWAYS, Ended, first_screen
+from quietmean.studies.outcome.ended import ALWAYS, Ended
+from quietmean.studies.outcome.first_screen import first_screen
 from support.outcomes import EVERY_KIND, finished, run_of
 from support.promises import lines_of_page
 from system.test_printed_promises import NAMES, PARTIES, WITHOUT, outcome_of, planned
@@ -154,7 +155,7 @@ def test_each_fact_is_seen_to_be_missing(fact: AlwaysFact[Ended], monkeypatch: p
         "SITE": lambda: first_screen(receipt_of(outcome_of(*planned("packed-sharing", "record", 1, False)))),
     }
     assert any(line.startswith(f"! {fact.key} ") for line in cases[fact.key]())
-    monkeypatch.setattr(screens, "ALWAYS", tuple(other for other in ALWAYS if other is not fact))
+    monkeypatch.setattr(ended, "ALWAYS", tuple(other for other in ALWAYS if other is not fact))
     assert not any(line.startswith(f"! {fact.key} ") for line in cases[fact.key]())
 
 

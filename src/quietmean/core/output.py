@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -198,6 +198,11 @@ def json_object(content: bytes) -> dict[str, Any]:
         return decode_json(content, dict[str, Any], InputError)
     except InputError:
         return {}
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """A part of a JSON document that is an object; empty for what is none."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def require_version(form: object, known: str | bytes, subject: str, error: type[InputError] = InputError) -> None:

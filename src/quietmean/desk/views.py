@@ -20,7 +20,7 @@ from quietmean.core.codec import convert
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT
-from quietmean.core.readable import Phrase, count_of, delta_shown, epsilon_text, facts_that_hold, phrase, plain
+from quietmean.core.readable import Phrase, count_of, delta_shown, epsilon_text, phrase, plain
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.protocols.mechanism import is_private
 from quietmean.report.pictures import drawn_twice, pictures_of
@@ -33,7 +33,8 @@ from quietmean.statistics.printed import in_all
 from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.outcome.first_screen import ALWAYS, Ended, cost_kept, privacy_means, privacy_of
+from quietmean.studies.outcome.ended import Ended, always_facts
+from quietmean.studies.outcome.first_screen import cost_kept, privacy_means, privacy_of
 from quietmean.studies.outcome.tables import Line, ResultTable, tables_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.approval import WORDS
@@ -121,7 +122,7 @@ def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
         # Why there is none, of a study; and what must not be missed.
         "failed": f"{failed[:1].upper()}{failed[1:]}",
         "cost": cost_kept(end) if failed else "",
-        "facts": [] if is_session else facts_that_hold(ALWAYS, end),
+        "facts": [] if is_session else always_facts(end),
         "privacy": privacy_of(end) if answers else "",
         "means": privacy_means(end) if answers else "",
         "title": _title(receipt),

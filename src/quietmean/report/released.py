@@ -14,6 +14,7 @@ from quietmean.core.assumptions import QueryStatement
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Links, counted_text
 from quietmean.core.file_kinds import study_and_party
+from quietmean.core.output import mapping_of
 from quietmean.core.readable import count_of
 from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
@@ -308,14 +309,14 @@ class ReportFacts:
 
         Entries of another form count as not stated.
         """
-        result, origin, certify = (_mapping(raw.get(name)) for name in ("result", "origin", "certify"))
-        certificate = _mapping(result.get("certificate"))
+        result, origin, certify = (mapping_of(raw.get(name)) for name in ("result", "origin", "certify"))
+        certificate = mapping_of(result.get("certificate"))
         unit, statistics = certificate.get("unit"), result.get("statistics")
-        entries = [_mapping(statistic) for statistic in statistics] if isinstance(statistics, list) else []
+        entries = [mapping_of(statistic) for statistic in statistics] if isinstance(statistics, list) else []
         sites = certificate.get("sites_per_person")
         names = origin.get("names")
         return cls(
-            title=study if isinstance(study := _mapping(origin.get("study")).get("study"), str) else title,
+            title=study if isinstance(study := mapping_of(origin.get("study")).get("study"), str) else title,
             unit=unit if unit in words.UNITS else None,
             rows=rows if isinstance(rows := certificate.get("rows"), str | int) else None,
             sites_per_person=sites if isinstance(sites, int) and sites > 0 else 1,
@@ -325,7 +326,9 @@ class ReportFacts:
             target=_number(certify.get("epsilon")),
             nats=_number(certify.get("nats")),
             party_epsilon=_number(certificate.get("whole_party_epsilon")),
-            admitted=_admitted(_mapping(_mapping(_mapping(origin.get("committee")).get("contributions")).get("by_voucher"))),
+            admitted=_admitted(
+                mapping_of(mapping_of(mapping_of(origin.get("committee")).get("contributions")).get("by_voucher"))
+            ),
             stamps=Stamps.of_origin(origin),
         )
 
@@ -375,10 +378,6 @@ def _released(term: Term, smaller: bool | None) -> ReleasedNumber:
         term.these_records,
         term.noise_quantile,
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: Any) -> float | None:

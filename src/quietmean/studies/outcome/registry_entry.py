@@ -19,7 +19,7 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import package_version
 from quietmean.core.noise_law import NoiseKind
-from quietmean.core.output import Output
+from quietmean.core.output import Output, mapping_of
 from quietmean.core.readable import count_of, epsilon_text, listed, printable, some_of
 from quietmean.core.schema import nearest
 from quietmean.planning.gate import GateRecord, as_promised
@@ -114,7 +114,7 @@ class _Source:
     def entry(self, filled: Mapping[str, str | Iterable[str]]) -> RegistryEntry:
         certificate = self.analysis.coalitions(self.colluding)
         self._require_true(certificate)
-        finished = str(_mapping(self.receipt.get("origin")).get("finished", ""))[:10]
+        finished = str(mapping_of(self.receipt.get("origin")).get("finished", ""))[:10]
         deployment = {
             "basic": self._basic(finished or _NO_DATE),
             "dp_variant": self._variant(),
@@ -158,7 +158,7 @@ class _Source:
 
     @property
     def _unit(self) -> str:
-        return str(_mapping(self.result.get("certificate")).get("unit", PrivacyUnit.PARTY))
+        return str(mapping_of(self.result.get("certificate")).get("unit", PrivacyUnit.PARTY))
 
     def _basic(self, finished: str) -> dict[str, Any]:
         asked = [one for one in self.result.get("statistics", ()) if isinstance(one, Mapping)]
@@ -228,7 +228,7 @@ class _Source:
             f"Noise: {noise}. L2 sensitivity of the sum {self.execution.sensitivity:g}, of one {self._unit} {relation}.",
             f"Protocol: {self._protocol.name}: {self._protocol.traits.summary}.",
             f"Claim: {self.analysis.terms.definition}; figures are: {certificate.numbers}.",
-            f"Software: quietmean {printable(str(_mapping(self.receipt.get('origin')).get('quietmean', package_version())))}.",
+            f"Software: quietmean {printable(str(mapping_of(self.receipt.get('origin')).get('quietmean', package_version())))}.",
             *self._assumed(Key.NUMBERS, Key.SAMPLER, Key.GENERATOR, Key.ROUNDING, Key.OVERFLOW, Key.MACHINES).splitlines(),
         ]
         return {
@@ -251,7 +251,7 @@ class _Source:
         )
 
     def _assumptions(self) -> list[Assumption]:
-        stated = _mapping(self.result.get("certificate")).get("sites_per_person", 1)
+        stated = mapping_of(self.result.get("certificate")).get("sites_per_person", 1)
         sites = stated if isinstance(stated, int) else 1
         return ranked(for_unit(self.analysis.coalitions(self.colluding).assumptions, self._unit, sites))
 
@@ -280,10 +280,6 @@ def _filled(deployment: dict[str, Any], filled: Mapping[str, str | Iterable[str]
 
 def _lines_of(text: object) -> str:
     return "\n".join(map(printable, str(text).split("\n")))
-
-
-def _mapping(raw: object) -> Mapping[str, Any]:
-    return raw if isinstance(raw, Mapping) else {}
 
 
 def _lines(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
