@@ -16,10 +16,13 @@ from rich.console import Console
 from quietmean.cli.answers import ResultScreen, print_answers
 from quietmean.cli.common import execution_or_newest
 from quietmean.core.errors import InputError
+from quietmean.core.readable import UNKNOWN
 from quietmean.core.tables import aligned
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.models import asks_model
+from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import Term, terms_of
+from quietmean.studies.outcome.about_intervals import about_intervals
 from quietmean.studies.outcome.answer_lines import table_lines
 from quietmean.studies.outcome.first_screen import first_screen
 from quietmean.studies.outcome.hidden import what_is_hidden
@@ -92,7 +95,7 @@ def test_where_all_the_rest_is_fits_the_screen_and_can_be_pasted(length: int, ca
 def test_what_noise_hides_comes_with_what_to_change() -> None:
     receipt = json.loads(json.dumps(finished("mean(x)", "linear-regression(y ~ x)", noise=60.0).receipt(), default=str))
     (hidden,) = [line for line in " ".join(" ".join(first_screen(receipt)).split()).split("! ") if line.startswith("HIDDEN")]
-    assert "Ask for more records or a larger epsilon (it protects less)." in hidden
+    assert "Ask with narrower bounds, more records or a larger epsilon (it protects less)." in hidden
     # The question as it is typed: with the bounds that the study stated.
     assert "Or try glm(y in 0..10 ~ x in 0..10, family=gaussian): its noise" in hidden
 
@@ -209,7 +212,7 @@ def test_a_run_is_named_by_its_folder_too(tmp_path: Path, capsys: pytest.Capture
 def test_a_hidden_regression_says_which_model_has_noise_at_the_scale_of_the_data(asked: str, instead: str) -> None:
     """None does that takes no condition and no weights: it would be of other records."""
     text = what_is_hidden([hidden_term(asked, asked.partition("(")[0], "age")], 2)
-    assert (f"Or try {instead}: its noise is at the scale of the data, not of the bounds." in text) == bool(instead)
+    assert (f"Or try {instead}: its noise grows with the spread of the data, not with the bounds." in text) == bool(instead)
     assert ("glm(" in text) == bool(instead)
     if instead:
         # It is a question as it stands.
@@ -238,7 +241,39 @@ def test_a_curve_has_few_points_and_its_last_one(asked: str) -> None:
     assert named[-1] == curve[-1]
     assert len(named) == len(curve) if len(curve) <= 6 else 4 <= len(named) <= 6
     told = [line for line in lines if line.endswith("--details")]
-    assert told == ([f"    and {len(curve) - len(named)} more terms: --details"] if len(named) < len(curve) else [])
+    left = len(every) - sum(any(line.startswith(f"    {label}  ") for line in lines) for label in every)
+    assert told == ([f"    and {left} more terms: --details"] if left else [])
+
+
+def test_curves_of_arms_share_the_points_and_say_once_of_how_many_records_each_is() -> None:
+    asked = "survival(y, yes, by=arm, bins=16)"
+    lines = lines_of(asked, noise=0.01)
+    (document,) = finished(asked, noise=0.01).to_json()["statistics"]
+    terms = terms_of(document)
+    arms = [arm for arm in ("a", "b") if any(line.startswith(f"    {arm} ") for line in lines)]
+    assert len(arms) == 2
+    for arm in arms:
+        known = [term for term in terms if term.group == arm and not math.isnan(term.estimate)]
+        points = [term.label for term in known if re.fullmatch(r"[\d.]+", term.own)]
+        named = [label for label in points if any(line.startswith(f"    {label}  ") for line in lines)]
+        assert len(named) == 3 < len(points)
+        assert named[-1] == points[-1]
+        assert any(line.startswith(f"    median {arm}  ") for line in lines)
+        assert not any(f"quartile {arm}" in line for line in lines)
+    assert "records" not in lines[0]
+    (told,) = [line for line in lines if line.startswith("    records: ")]
+    assert re.findall(r"about [\d,]+ \(\S+\) in (\w+)", told)[:2] == arms
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.3, 1.0])
+def test_how_much_wider_noise_makes_intervals_is_by_their_errors(noise: float) -> None:
+    """Of a sum of independent errors: the error with noise over that of sampling alone."""
+    (document,) = finished("crosstab(arm, yes)", noise=noise).to_json()["statistics"]
+    terms = [term for term in terms_of(document) if math.isfinite(term.population[1]) and shown(term).interval != UNKNOWN]
+    wider = [100 * (term.error / math.sqrt(term.error**2 - term.noise_error**2) - 1) for term in terms]
+    low, high = (f"{min(each, 900):.0f}" for each in (min(wider), max(wider)))
+    (said,) = about_intervals(terms)
+    assert said.endswith(f", which makes them {low if low == high else f'{low} to {high}'} % wider."), (said, wider)
 
 
 def test_many_numbers_with_an_upper_end_alone_are_one_line() -> None:

@@ -169,7 +169,7 @@ def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], 
 
 def _left_out(rows: Sequence[Row], kept: Sequence[Row]) -> str:
     left = [row.name for row in rows if row not in kept]
-    return f"Also {some_of(left, 4)}" if left else "More"
+    return f"More protocols ({some_of(left, 4)})" if left else "More"
 
 
 def show_all(answer: dict[str, Any]) -> None:

@@ -165,7 +165,7 @@ class ReceiptScreen:
         if not isinstance(stated, int | float) or result.get("delta") != self.analysis.delta:
             return
         if not _above(found, stated):
-            yield True, f"It states the realised cost: epsilon {epsilon_shown(stated)}, not less than computed here."
+            yield True, f"The receipt itself states no less: realised epsilon {epsilon_shown(stated)}."
             return
         least = self.certificate.exhaustive or self.document["numbers"] == EXACT or _above(self.certificate.at_least, stated)
         if least and self.certificate.found is None:

@@ -371,7 +371,7 @@ def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], 
     elif math.isinf(certified):
         lines.append(f"{NO}The certificate promises nothing here, so nothing can contradict it.")
     elif says_nothing(certified):
-        lines.append(f"{NO}Such a promise hides hardly anything: no contradiction ({p}).")
+        lines.append(f"{NO}The promise is not contradicted ({p}), but it hides hardly anything.")
     else:
         lines.append(f"{OK}no contradiction ({p}). An attack that finds nothing proves nothing.")
     if not math.isinf(certified):

@@ -239,7 +239,7 @@ def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
         (beyond, f"{count_of(beyond, 'record')} more than most_records may be cut from sums"),
     ]
     phrase = " and ".join(sentence for count, sentence in kinds if count)
-    return [f"{phrase} (for you only: who else learns these numbers learns something about the data)"] if phrase else []
+    return [f"{phrase} (exact, without noise: for you only)"] if phrase else []
 
 
 # Rows that are encoded at a time.

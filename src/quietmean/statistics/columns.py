@@ -81,7 +81,7 @@ class UndeclaredColumn(InputError):
         """The error where the data hold texts in some columns: those that may have numbers or levels lack levels."""
         asked, every = self._asked, []
         for name, lacks in ((self.name, self.lacks), *self._others):
-            texts = lacks == EITHER and holds_texts(name)
+            texts = holds_texts(name) and lacks == EITHER
             every.append((name, "levels" if texts else lacks))
             asked = asked.replace(f"{name} in LOW..HIGH", f"{name} in {{A, B}}") if texts else asked
         return UndeclaredColumn(self.name, self.known, every[0][1], asked, tuple(every[1:]), self._besides)

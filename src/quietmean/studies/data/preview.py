@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data.cells import is_unclear, kind_of, text_of_cell, understood
@@ -64,11 +63,8 @@ class ColumnPreview:
 
 
 def holds_texts(source: Source, name: str) -> bool:
-    """Do the cells of a column begin with letters, all that are not empty? Not where it cannot be read."""
-    try:
-        cells = read_table(source, [name], lambda _: None).column(name)
-    except InputError:
-        return False
+    """Do the cells of a column begin with letters, all that are not empty? Raises :class:`InputError` without the column."""
+    cells = read_table(source, [name], lambda _: None).column(name)
     texts = [text for cell in cells if (text := text_of_cell(cell))]
     return bool(texts) and all(text[0].isalpha() for text in texts)
 

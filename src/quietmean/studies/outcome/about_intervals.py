@@ -12,6 +12,9 @@ from quietmean.statistics.tidy import Interval, Term
 
 ABOUT_THESE = "Intervals are about these records alone: they cover the privacy noise, not sampling."
 
+# From so many times as wide on intervals are not told apart.
+_MOST = 10
+
 
 def about_intervals(every: Sequence[Term]) -> Iterator[str]:
     """What the intervals that are shown cover, how much of them is noise, and which noise where it is not normal."""
@@ -37,11 +40,22 @@ def _covered(terms: Sequence[Term]) -> Iterator[str]:
         days = " days" if sampled[0].since else ""
         yield f"The interval covers sampling and the privacy noise (noise alone: {half}{days})."
     else:
-        parts = [_half(term.noise) / _half(term.population) for term in sampled]
-        low, high = (fixed(100 * part, 0) for part in (min(parts), max(parts)))
-        yield f"Intervals cover sampling and privacy noise (noise alone: {low if low == high else f'{low} to {high}'} % as wide)."
+        yield f"Intervals cover sampling and privacy noise, which makes them {_wider([_times(term) for term in sampled])}."
     if alone:
         yield 'Where "(noise only)" stands, sampling is not covered.'
+
+
+def _times(term: Term) -> float:
+    """The standard error over that without noise; infinite where noise is all of it."""
+    part = min(term.noise_error / term.error, 1.0) if term.error > 0 else 0.0
+    return math.inf if part == 1 else 1 / math.sqrt(1 - part**2)
+
+
+def _wider(times: Sequence[float]) -> str:
+    """How much wider noise makes intervals, in percent."""
+    low, high = (100 * (min(each, _MOST) - 1) for each in (min(times), max(times)))
+    ends = [f"{'over ' if each >= 100 * (_MOST - 1) else ''}{fixed(each, 0)}" for each in (low, high)]
+    return f"{ends[0] if ends[0] == ends[1] else ' to '.join(ends)} % wider"
 
 
 def _half(ends: Interval) -> float:

@@ -13,6 +13,7 @@ from quietmean.core.tables import aligned
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.compared import compared_in
 from quietmean.statistics.findings import bound_text
+from quietmean.statistics.kinds.curves import MEDIAN, QUANTILES
 from quietmean.statistics.kinds.first_look import CUT, HIGH, LOW, OUTSIDE
 from quietmean.statistics.printed import (
     TRUTH,
@@ -34,8 +35,8 @@ _PROPOSED = "Wider bounds would add noise to a mean, narrower ones would cut mor
 _MISSING = re.compile(rf"(^|[ :]){MISSING}(?=$|[ ,])")
 # The place of the numbers of records in a line; so many lines repeat one number before it is said once.
 _COUNTED, _FEW = 4, 2
-# So many terms with an upper end alone have a line each; so many points has a curve; and what the label of a point is.
-_FEW_ENDS, _POINTS, _POINT = 3, 6, re.compile(r"(.* )?-?\d[\d,.]*")
+# So many terms with an upper end alone have a line each; so many points have all curves, and one at least; the label of a point.
+_FEW_ENDS, _POINTS, _LEAST_POINTS, _POINT = 3, 6, 2, re.compile(r"(.* )?-?\d[\d,.]*")
 
 
 def table_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:
@@ -73,9 +74,11 @@ def _term_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
         if not terms or terms[0].term:
             rows += [[line] for line in wrapped(f"  {name}", SCREEN, " " * 6)]
         lined, few = _with_a_line(terms)
+        arms = _records_of_arms(lined)
         for term in lined[:_MOST_LINES]:
             label = f"    {term.label}" if term.label else f"  {name}"
-            rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
+            *cells, number = _cells(term)
+            rows.append([label, *cells, "" if arms else number, *([truth_text(term)] if has_truth else [])])
         if few:
             most = max(few, key=lambda term: term.upper or math.inf)
             which = "with a missing value" if all(_MISSING.search(term.label) for term in few) else "more counts"
@@ -84,7 +87,8 @@ def _term_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
             rows.append([f"    and {count_of(more, 'more term')}: --details"])
         if gone := len(every) - len(terms):
             rows.append([f"    {'and ' if terms else ''}{count_of(gone, 'value')} without an estimate"])
-        tests[len(rows)] = [*compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
+        told = [f"{counted}: {', '.join(f'{number} in {arm}' for arm, number in arms.items())}"] if arms else []
+        tests[len(rows)] = [*told, *compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
     full = [row for row in rows if len(row) > 1]
     # What all lines have is said once.
     same = {row[_COUNTED] for row in full[1:]} if len(full) > _FEW else set()
@@ -100,6 +104,21 @@ def _term_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
         yield f"  {counted}: {number}"
 
 
+def _records_of_arms(terms: Sequence[Term]) -> dict[str, str]:
+    """Of how many records all terms of each arm are; empty where these are not several arms, each with one number."""
+    numbers = defaultdict[str, set[str]](set)
+    for term in terms:
+        numbers[term.own if term.group in QUANTILES else term.group].add(_n(term))
+    if not 1 < len(numbers) < len(terms) or any(len(each) > 1 for each in numbers.values()):
+        return {}
+    return {arm: each.pop() for arm, each in numbers.items()}
+
+
+def terms_with_a_line(document: Mapping[str, Any]) -> list[Term]:
+    """The terms that have a line on a first screen."""
+    return _with_a_line(together(terms_of(document))[0])[0][:_MOST_LINES]
+
+
 def _with_a_line(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     """The terms with a line each, of a curve some points only; and those of which only an upper end is known, where many."""
     few = [term for term in terms if term.upper is not None and term.counts]
@@ -108,13 +127,16 @@ def _with_a_line(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     for term in terms:
         if point := _POINT.fullmatch(term.label):
             curves[point[1]].append(term)
-    left_out = [term for curve in curves.values() for term in _between(curve)]
+    most = max(_POINTS // max(len(curves), 1), _LEAST_POINTS)
+    left_out = [term for curve in curves.values() for term in _between(curve, most)]
+    if curves:
+        left_out += [term for term in terms if term.group in QUANTILES and term.group != MEDIAN]
     return [term for term in terms if term not in few and term not in left_out], few
 
 
-def _between(curve: Sequence[Term]) -> list[Term]:
-    """The points of a curve that have no line, so that the others are as far apart as they can be and the last is one."""
-    every = math.ceil(len(curve) / _POINTS)
+def _between(curve: Sequence[Term], most: int) -> list[Term]:
+    """The points of a curve that have no line, so that ``most`` others are far apart and the last is one."""
+    every = math.ceil(len(curve) / most)
     return [term for place, term in enumerate(reversed(curve)) if place % every]
 
 

@@ -25,7 +25,7 @@ from quietmean.core.readable import (
     some_of,
 )
 from quietmean.statistics.estimate import number_of
-from quietmean.statistics.printed import printed_table, shown
+from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
 from quietmean.studies.outcome.hidden import and_more, what_is_hidden
@@ -133,12 +133,6 @@ class Ended:
     @cached_property
     def terms(self) -> list[Term]:
         return [term for document in self.statistics for term in terms_of(document)]
-
-    @property
-    def of_intervals(self) -> list[Term]:
-        """The terms whose intervals a first screen shows: not those of a table that a statistic prints itself."""
-        printed = [document for document in self.statistics if printed_table(mapping_of(document.get("summary"))) is None]
-        return [term for document in printed for term in terms_of(document)]
 
     @property
     def hidden(self) -> list[Term]:

@@ -22,13 +22,15 @@ from quietmean.planning.influence import Checked
 from quietmean.privacy.guesses import guess_text
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.kinds.first_look import FirstLook
+from quietmean.statistics.printed import TRUTH, have_truth, printed_table
 from quietmean.statistics.tidy import Term
 from quietmean.studies.agreement.first_look import LookBudget, only_looks
 from quietmean.studies.outcome.about_intervals import about_intervals
-from quietmean.studies.outcome.answer_lines import below_looks, lines_of_looks, table_lines
+from quietmean.studies.outcome.answer_lines import below_looks, lines_of_looks, table_lines, terms_with_a_line
 from quietmean.studies.outcome.ended import Ended, always_facts, always_lines
 
 _INTERVALS_APART = "The numbers of the table have privacy noise. Their intervals: --details."
+_FULL_WEIGHT = f'"{TRUTH}" has no noise and counts all records with full weight.'
 # What stands before a line that says more of the one above.
 _GOES_ON = " "
 
@@ -44,7 +46,11 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
     return [
         *_table(truth or end.statistics, end),
         "",
-        *(line for head, text in _below_table(end, end.of_intervals) for line in indented(head, text, *([] if head else [0]))),
+        *(
+            line
+            for head, text in _below_table(end, _with_lines(end.statistics))
+            for line in indented(head, text, *([] if head else [0]))
+        ),
         *always_lines(always_facts(end)),
     ]
 
@@ -66,6 +72,7 @@ def screen_of_answers(documents: Sequence[Mapping[str, Any]]) -> tuple[list[str]
         *table_lines(documents, phrase(end.counted)),
         "",
         *(line for text in about_intervals(end.terms) for line in indented("", text, 0)),
+        *([_FULL_WEIGHT] if have_truth(documents) and any(flag["code"] == "cut" for flag in notes) else []),
         *(line for text in dict.fromkeys(str(flag["message"]) for flag in notes) for line in indented("Note", f"{text}.")),
     ]
     return lines, always_lines(fact for fact in always_facts(end) if fact.key == "HIDDEN")
@@ -77,13 +84,23 @@ def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*_below_table(end, end.terms), *((fact.key, fact.text) for fact in always_facts(end))]
 
 
+def _with_lines(documents: Sequence[Mapping[str, Any]]) -> list[Term]:
+    """The terms whose intervals a first screen shows: not those of a table that a statistic prints itself."""
+    return [term for document in documents if not _has_table(document) for term in terms_with_a_line(document)]
+
+
+def _has_table(document: Mapping[str, Any]) -> bool:
+    return printed_table(mapping_of(document.get("summary"))) is not None
+
+
 def _below_table(end: Ended, shown_terms: Sequence[Term]) -> Iterator[tuple[str, str]]:
     looks = [document for document in end.statistics if document.get("kind") == FirstLook.name]
     about, apart = end.terms if any(term.these_records for term in end.terms) else shown_terms, {look["name"] for look in looks}
     # Nobody's answers have no interval that means anything.
     intervals = about_intervals([] if end.nobodys else [term for term in about if term.name not in apart])
     yield from (("", text) for text in (*below_looks(looks), *intervals))
-    if len(shown_terms) < len(end.terms):
+    named = {term.name for term in shown_terms}
+    if any(_has_table(document) and document["name"] not in named for document in end.statistics):
         yield "", _INTERVALS_APART
     if only_looks(end.statistics) and (budget := LookBudget.of_result(end.result)) is not None:
         yield "Budget", budget.left
@@ -141,7 +158,16 @@ def privacy_means(end: Ended) -> str:
 def _protocol(end: Ended) -> str:
     trust, over = end.certificate.get("trust"), end.result.get("over_curator")
     name = f"{end.receipt.get('protocol', '')}{f', {trust}' if trust else ''}."
-    return f"{name} Noise {plain(over, 3)} x what pooled data would need." if over else name
+    return f"{name} Noise {_beside_pooled(float(over))} pooled records." if over else name
+
+
+def _beside_pooled(times: float) -> str:
+    percent = round(100 * (times - 1))
+    if not percent:
+        return "as with"
+    return (
+        f"{plain(times, 3)} times that with" if times >= 2 else f"{abs(percent)} % {'more' if percent > 0 else 'less'} than with"
+    )
 
 
 def _checked(end: Ended) -> tuple[str, str]:
@@ -153,7 +179,7 @@ def _checked(end: Ended) -> tuple[str, str]:
     if how in (Checked.EACH_RELEASE, Checked.EACH_CONTRIBUTION):
         return "Checked", phrase("{whose}, each within bounds. Not checked: if values are true.", whose=whose)
     if by.get("lies_excluded"):
-        return "Checked", phrase("{whose}. Not checked: whether values are true.", whose=whose)
+        return "Checked", phrase("{whose}: a wrong sum would show, a false value would not.", whose=whose)
     if how == Checked.RESULT:
-        return "Counted", phrase("{whose}. Only the bounds of the result were checked.", whose=whose)
+        return "Counted", phrase("{whose}: only a sum that no values give would show.", whose=whose)
     return "Counted", phrase("{whose}. Nobody checks what they send.", whose=whose)

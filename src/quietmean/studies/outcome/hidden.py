@@ -50,13 +50,17 @@ def what_is_hidden(hidden: Sequence[Term], every: int, typed: Mapping[str, str] 
     if others:
         of = {"hidden": f"{len(others)}", "all": f"{every}"}
         said.append(phrase("The noise hides {hidden} of the {all} values: {names}.", names=_names(others), **of))
-    if any(map(_may_have_levels, hidden)):
+    if all(term.kind == "count" for term in hidden):
+        said.append(phrase("Ask for more records or a larger epsilon (it protects less)."))
+    elif any(map(_may_have_levels, hidden)):
         said.append(phrase("Ask for fewer levels, more records or a larger epsilon (it protects less)."))
     else:
-        said.append(phrase("Ask for more records or a larger epsilon (it protects less)."))
+        said.append(phrase("Ask with narrower bounds, more records or a larger epsilon (it protects less)."))
     whole = typed or {}
     if rounds := next((question for term in hidden if (question := whole.get(term.name) or asked_by_rounds(term.name))), ""):
-        said.append(phrase("Or try {question}: its noise is at the scale of the data, not of the bounds.", question=rounds))
+        said.append(
+            phrase("Or try {question}: its noise grows with the spread of the data, not with the bounds.", question=rounds)
+        )
     return chained([*said, phrase("Asking again costs privacy again.")], " ")
 
 

@@ -21,8 +21,11 @@ def against_parties(certificate: Mapping[str, Any]) -> Phrase:
     """Say that, and what they learn together."""
     others = _all_others(certificate)
     if math.isinf(others):
-        return phrase("Nothing is promised against them. Nothing bounds what they learn.")
-    return phrase("Nothing is promised against them. All others: epsilon {others}.", others=epsilon_shown(others))
+        return phrase("The promise holds against outsiders only. Nothing bounds what the other parties learn.")
+    return phrase(
+        "The promise holds against outsiders only. All other parties together may learn epsilon {others}.",
+        others=epsilon_shown(others),
+    )
 
 
 def _all_others(certificate: Mapping[str, Any]) -> float:

@@ -419,6 +419,8 @@ def _if_all(agreed: Agreement) -> str:
     if _committee(agreed) is not None or not _is_private(agreed):
         return read
     alone = agreed.everybody_else
+    if not agreed.target.colluding and alone <= agreed.epsilon_a_priori * (1 + 1e-9):
+        return f", even if all others work together{read}"
     left = "nothing is left" if math.isinf(alone) else f"epsilon {epsilon_shown(alone)}"
     left += f" ({WORTHLESS})" if agreed.left_is_worthless else ""
     return f"; {left} if all others work together{read}"
