@@ -14,6 +14,13 @@ export const shown = (number) => number.toLocaleString("en", { maximumFractionDi
 const typed = (number) => number.toLocaleString("en", { maximumFractionDigits: 10, useGrouping: false });
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
+// A number with a point. Three digits behind it may be thousands: without zeros at the end, or else with one, it is clear.
+function clear(whole, digits) {
+  if (digits.length !== 3) return `${whole}.${digits}`;
+  const short = digits.replace(/0+$/, "");
+  return short.length === 3 ? `${whole}.${digits}0` : short && `${whole}.${short}` || whole;
+}
+
 // What people of several languages mean by a number with commas or points, as texts that have no other meaning.
 function readings(text) {
   const found = [];
@@ -21,8 +28,7 @@ function readings(text) {
     const grouped = new RegExp(`^([+-]?[1-9]\\d{0,2}(?:${group}\\d{3})+)(?:${point}(\\d*))?$`).exec(text);
     if (grouped) found.push(grouped[1].replace(/[.,]/g, "") + (grouped[2] ? `.${grouped[2]}` : ""));
     const plain = new RegExp(`^([+-]?\\d*)${point}(\\d+)$`).exec(text);
-    // Three digits behind a point may be thousands: a fourth one makes it clear.
-    if (plain) found.push(`${plain[1]}.${plain[2]}${plain[2].length === 3 ? "0" : ""}`);
+    if (plain) found.push(clear(plain[1], plain[2]));
   }
   return [...new Set(found)];
 }

@@ -286,8 +286,8 @@ class Page {
     say(this.kept.why || "Your answer has arrived. You may close this page.", Boolean(this.kept.why));
     const whose = this.kept.why ? "the first answer" : "your answer";
     at("receipt-text").textContent = `The server signed that it has ${whose}. Download this receipt: it proves what the server said.`;
-    const rows = [["arrived", local(receipt.time)], ["place in its log", String(receipt.place.position)]];
-    facts("receipt-facts", [...rows, ["file", receipt.place.digest], ["server", receipt.drop]]);
+    facts("receipt-facts", [["arrived", local(receipt.time)], ["place in its log", String(receipt.place.position)]]);
+    facts("receipt-keys", [["file", receipt.place.digest], ["server", receipt.drop]]);
     offer("receipt-file", text, `${this.survey.about.file}.receipt`);
     show("receipt");
     await this.after();

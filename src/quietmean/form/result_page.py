@@ -5,6 +5,7 @@ No time, no path, and nothing that one member alone knows is in it. It has no sc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -17,7 +18,6 @@ from quietmean.form.words import asked_by, learnt, odds_of
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee.result import CheckedResult
 from quietmean.statistics import Columns, Statistic
-from quietmean.statistics.estimate import ASK_FOR_MORE
 from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import capital, names_in, notes_of, shown, together
 from quietmean.statistics.tidy import Term, terms_of
@@ -87,13 +87,22 @@ def _table(terms: Sequence[Term], document: Mapping[str, Any]) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
     rows = [[term.label or str(document["name"]), shown(term).estimate, shown(term).interval] for term in terms]
     cells = [map(escape, row) for row in rows]
-    lines = [f'<tr><th scope="row">{label}</th><td>{value}</td><td>{ends}</td></tr>' for label, value, ends in cells]
+    lines = [f'<tr><th scope="row">{_breakable(label)}</th><td>{value}</td><td>{ends}</td></tr>' for label, value, ends in cells]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>" if lines else ""
 
 
+# How a sentence begins that tells who asks what to ask instead.
+_ADVICE = re.compile(r"(?:(?<=[.?] )|^)(?:Ask|Choose|Give|Leave|Name|To count|Use)\b.*?(?:\.(?= )|$) ?")
+
+
 def _without_advice(text: str) -> str:
-    """What is said of an answer to people who answered: they cannot ask for more."""
-    return text.replace(ASK_FOR_MORE, "").strip()
+    """What is said of an answer to people who answered: they cannot ask for anything else."""
+    return _ADVICE.sub("", text).strip()
+
+
+def _breakable(label: str) -> str:
+    """A label (HTML) that breaks behind a bracket or within a long name, and in no other word."""
+    return re.sub(r"(?<=[(_.-])(?=\w)|(?<=\w{16})(?=\w{4})", "<wbr>", label)
 
 
 def _said(text: str, kind: str = "") -> str:
