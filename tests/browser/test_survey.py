@@ -25,6 +25,7 @@ from quietmean.protocols.committee.contribution import read_header
 from quietmean.studies.agreement.contribution import PUBLISHED, RESULT_PAGE, DropPlace, DropReceipt
 from quietmean.studies.agreement.voucher import Registrar
 from support.browsers import FORMS, SIZES, wrong_on
+from support.form_keys import Keys, answered_by_keys
 from support.form_time import FILL, LONGEST, SEND, WAITED, large_survey
 from support.survey import Survey
 
@@ -708,27 +709,18 @@ def test_a_browser_without_these_keys_is_told_so(browser: Any, survey: Survey, p
         assert not person.page.is_visible("#answers")
 
 
-def test_the_keyboard_is_enough(browser: Any, survey: Survey, port: int) -> None:
-    with survey.served(port), visiting(browser, survey, "screen", "dark") as person:
-        person.visit(survey.fragment(15))
-        press, keys = person.page.keyboard.press, person.page.keyboard
-        # All terms, then the questions in their order.
-        press("Tab")
-        press("Enter")
-        assert person.page.is_visible("#terms")
-        press("Tab")
-        keys.type("30000")
-        press("Tab")
-        press("ArrowUp")
-        for _ in range(10):
-            press("Tab")
-            if person.page.evaluate("document.activeElement.id") == "yes":
-                break
-        press("Space")
-        press("Tab")
-        press("Enter")
-        person.wait(ARRIVED)
-        assert person.page.evaluate("document.activeElement.id") == "state"
+@pytest.mark.parametrize(("size", "scheme"), [("screen", "dark"), ("telephone", "light")])
+def test_the_keyboard_is_enough(size: str, scheme: str, browser: Any, survey: Survey, port: int) -> None:
+    with survey.served(port) as box, visiting(browser, survey, size, scheme) as person:
+        person.visit()
+        page = person.page
+        keys = Keys(page.keyboard.press, lambda text: page.evaluate(f"() => {{{text}}}"), person.wait)
+        answered_by_keys(keys, survey.fragment(15))
+        assert len(box) == 1
+        (file,) = person.files
+        # What was chosen by keys is what members open.
+        whole = survey.program.numbers(np.array([[1500, 1, np.nan, np.nan, np.nan]] * 2), np.array([[0.0], [1 - 2**-53]]))
+        assert ((survey.numbers_of(file) >= whole[0]) & (survey.numbers_of(file) <= whole[1])).all()
 
 
 def test_nothing_keeps_people_from_reading_it(browser: Any, survey: Survey, port: int) -> None:

@@ -122,6 +122,7 @@ class Page {
       await forget(this.session, this.kept.contributor);
       hide("receipt", "after");
       say("This device has forgotten it. Close this page.");
+      at("state").focus();
     };
   }
 
@@ -174,6 +175,8 @@ class Page {
       return this.askVoucher("This study needs a voucher.");
     }
     at("voucher").value = "";
+    // What had the focus is hidden now.
+    if (at("entry").contains(document.activeElement)) at("state").focus();
     hide("entry");
     this.contributor = keyLine(await publicKeyOf(this.voucher.secret));
     this.kept = (await keptOf(this.session)).find(({ contributor }) => contributor === this.contributor);
