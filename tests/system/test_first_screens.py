@@ -123,7 +123,7 @@ def test_what_must_not_be_missed_is_on_the_first_screen(name: str, unit: str, co
         assert privacy in usual or not math.isfinite(min(promised, outcome.epsilon))
         epsilon = promised if math.isfinite(promised) else outcome.epsilon
         # Randomised response reaches it.
-        guess = rf"50:50 guess at what a {unit} says (?:is right at most|may be right) ([\d,]+) times in ([\d,]+)\."
+        guess = rf"50:50 guess at a {unit}(?:.s data)? (?:is right at most|may be right) ([\d,]+) times in ([\d,]+)\."
         right = re.findall(guess, usual)
         least = 1 / (1 + math.exp(-epsilon))
         for times, every in right:

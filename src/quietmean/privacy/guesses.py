@@ -28,11 +28,11 @@ def guess_text(epsilon: float, delta: float, unit: str) -> Phrase:
     """What a finite ``epsilon`` at ``delta`` means for one ``unit``, in a sentence."""
     right, times = odds(epsilon, delta)
     if not is_weak(right, times):
-        return phrase("A 50:50 guess at what a {unit} says is right at most {right} times in 100.", unit=unit, right=f"{right}")
+        return phrase("A 50:50 guess at a {unit}'s data is right at most {right} times in 100.", unit=unit, right=f"{right}")
     if right == times:
-        return phrase("Weak: a 50:50 guess at what a {unit} says may be right every time.", unit=unit)
+        return phrase("Weak: a 50:50 guess at a {unit} may be right every time.", unit=unit)
     return phrase(
-        "Weak: a 50:50 guess at what a {unit} says may be right {right} times in {all}.",
+        "Weak: a 50:50 guess at a {unit} may be right {right} times in {all}.",
         unit=unit, right=f"{right:,}", all=f"{times:,}",
     )  # fmt: skip
 
