@@ -108,7 +108,7 @@ class Starter:
             raise InputError(f"the part of this site in {name} runs already. Look at it under What runs.")
         if not self.here.starts(sealed.terms):
             raise InputError(f"{name} cannot be started here. Start the pages with --data, and with --program for sessions.")
-        # A signature by somebody whom the policy does not name is no answer.
+        # A signature by somebody whom the policy does not name is not an answer.
         approvers = Policy.load(self.here.policy).rules.approvers
         signed = [path for path, approver in self.site.approvals(sealed).items() if approver in approvers]
         study = str(self.site.studies()[name])

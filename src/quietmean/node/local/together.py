@@ -131,7 +131,7 @@ class _Together:
             identity=self._identities[party],
             roster=self._roster,
             brought=PlannedValue(self._plan, value, wiped=True),
-            # Of which there is no file.
+            # It has no file.
             store=Path(f"{name}.store"),
             waits=self._waits,
             observers=Observers(report),

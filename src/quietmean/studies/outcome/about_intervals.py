@@ -12,7 +12,7 @@ from quietmean.statistics.tidy import Interval, Term
 
 ABOUT_THESE = "Intervals are about these records alone: they cover the privacy noise, not sampling."
 
-# From so many times as wide on intervals are not told apart.
+# The most that is said, in times as wide.
 _MOST = 10
 
 

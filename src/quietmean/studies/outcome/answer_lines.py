@@ -87,8 +87,8 @@ def _term_lines(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterato
             rows.append([f"    and {count_of(more, 'more term')}: --details"])
         if gone := len(every) - len(terms):
             rows.append([f"    {'and ' if terms else ''}{count_of(gone, 'value')} without an estimate"])
-        told = [f"{counted}: {', '.join(f'{number} in {arm}' for arm, number in arms.items())}"] if arms else []
-        tests[len(rows)] = [*told, *compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
+        of_arms = [f"{counted}: {', '.join(f'{number} in {arm}' for arm, number in arms.items())}"] if arms else []
+        tests[len(rows)] = [*of_arms, *compared_in(document.get("summary", {})), *TidyTests((document,)).sentences()]
     full = [row for row in rows if len(row) > 1]
     # What all lines have is said once.
     same = {row[_COUNTED] for row in full[1:]} if len(full) > _FEW else set()

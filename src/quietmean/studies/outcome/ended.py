@@ -210,7 +210,7 @@ class Ended:
 
     @property
     def failed(self) -> str:
-        """Why there is no answer; "" where there is one."""
+        """Why it has no answer; "" where it has one."""
         if "no_result" in self.receipt:
             return str(mapping_of(self.receipt["no_result"]).get("reason", ""))
         gate = mapping_of(self.receipt.get("gate"))
