@@ -35,6 +35,20 @@ def require_equal(workload: Workload, step: float = STEP) -> None:
     assert np.abs(kept.columns(every) - read[places]).max() <= 1e-12 * np.abs(read).max()
 
 
+def test_what_is_asked_again_is_the_same_and_nobodys_to_change() -> None:
+    read = Workload(WIDE, (parse_statistic(read_text("cdf(x0, bins=8)")),), PrivacyUnit.RECORD).decoder(STEP).read
+    every = np.arange(read.shape[0])
+    asked = [(every, every), (every[:3], every), (every, every[:3]), (every[1:4], every)]
+    first = [read.gram(*places).copy() for places in asked]
+    for _ in range(3):
+        again = [read.gram(*places) for places in asked]
+        for before, after in zip(first, again, strict=True):
+            assert np.array_equal(before, after)
+    assert read.gram(every, every) is read.gram(every.copy(), every)
+    with pytest.raises(ValueError, match="read-only"):
+        again[0] += 1.0
+
+
 @pytest.mark.parametrize("count", list(CountVisibility), ids=str)
 @pytest.mark.parametrize("kind", registry())
 def test_of_every_kind(kind: str, count: CountVisibility) -> None:

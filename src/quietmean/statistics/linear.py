@@ -19,6 +19,8 @@ from quietmean.core.arrays import Array, Ints
 _ENTRIES = 1 << 20
 # A rank above this part of the rows is kept as one block.
 _LOW = 4
+# So many products are noted, and so many numbers of those kept that are asked for again.
+_GRAMS, _KEPT = 256, 1 << 21
 # What is left of this part of a number when another is taken from it is rounding.
 _CANCELLED = 1e-12
 # Eigenvalues of equalities below this part of the largest belong to redundant ones.
@@ -134,6 +136,11 @@ class LinearMap:
         return cls((size, size), blocks, couplings)
 
     @cached_property
+    def _grams(self) -> dict[tuple[bytes, bytes], Array | None]:
+        """What was asked for, None where that was once."""
+        return {}
+
+    @cached_property
     def _layers(self) -> tuple[list[_Layer], list[_Layer]]:
         """Those of blocks, and those of couplings."""
         by_rows = ([rows for rows, _, _ in self.blocks], [each.rows for each in self.couplings])
@@ -241,7 +248,23 @@ class LinearMap:
         return dense
 
     def gram(self, places: Ints, others: Ints) -> Array:
-        """The products of rows with others, (places, others): the covariance of quantities under noise of size 1."""
+        """The products of rows with others, (places, others): the covariance of quantities under noise of size 1.
+
+        Studies that are drawn ask for the same again and again: what is asked for a second time is kept, read-only.
+        """
+        key = places.tobytes(), others.tobytes()
+        if (kept := self._grams.get(key)) is not None:
+            return kept
+        gram = self._gram(places, others)
+        if key not in self._grams:
+            if len(self._grams) < _GRAMS:
+                self._grams[key] = None
+        elif sum(each.size for each in self._grams.values() if each is not None) + gram.size <= _KEPT:
+            gram.flags.writeable = False
+            self._grams[key] = gram
+        return gram
+
+    def _gram(self, places: Ints, others: Ints) -> Array:
         gram = np.zeros((len(places), len(others)))
         coupled, other_coupled = self._coupled(places), self._coupled(others)
         for each, here, within in coupled:
