@@ -202,6 +202,22 @@ def test_left_out_too_late_and_of_another_study(day: Day) -> None:
         files.judged([])
 
 
+def test_members_who_read_two_logs_are_named(day: Day, capsys: pytest.CaptureFixture[str]) -> None:
+    """The drop may show some members another folder than others; who read less of the same log has nothing to explain."""
+    session, files = session_of(day.study.sealed, day.study.plan), DropFiles(day.study.sealed)
+    digests = [bytes.fromhex(day.receipts[name].digest) for name in ("c1", "c3", "c4")]
+    for name, read in (("m1", digests), ("m2", digests), ("m3", digests[:2]), ("m4", digests[1:])):
+        assert files.take(DropLog.sign(day.study.identities[name], session, b"".join(read), {}).to_file(), session)
+    found = files.to_json()
+    assert (found["position"], found["members"], found["apart"]) == (3, ["m1", "m2"], ["m4"])
+    (sentence, is_warning), *rest = files.told(found)
+    assert is_warning
+    assert not rest
+    assert sentence.startswith("m4 read another log of the drop than m1, m2. The drop keeps two, or a member lies.")
+    # All of them read one.
+    assert "apart" not in day.told(capsys, day.file("c1"))
+
+
 @pytest.mark.parametrize("who", ["m1", "c1"])
 @pytest.mark.parametrize("change", ["digest", "head", "cut", "session", "none"])
 def test_a_log_that_its_member_did_not_sign_so_is_refused(day: Day, who: str, change: str) -> None:

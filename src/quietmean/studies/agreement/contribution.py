@@ -252,6 +252,11 @@ class DropLog:
             raise InputError("its digests do not give its head. Ask the member for it again.")
         return cls(signed, body.member, tuple(digest.hex() for digest in digests), tuple(chains), dict(body.left_out), body.page)
 
+    def agrees_with(self, other: DropLog) -> bool:
+        """Whether one of two logs goes on where the other one ends."""
+        both = min(len(self.chains), len(other.chains))
+        return both == 0 or self.chains[both - 1] == other.chains[both - 1]
+
     def has(self, place: DropPlace) -> bool:
         """Whether the log has a contribution where a receipt says that it is."""
         if place.position > len(self.chains):

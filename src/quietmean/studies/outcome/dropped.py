@@ -89,13 +89,16 @@ class DropFiles:
         return sorted(names.get(log.member, log.member) for log in logs)
 
     def to_json(self) -> dict[str, Any]:
-        """The position and head that most members read to, and who they are."""
+        """The position and head that most members read to, and who they are; ``apart``: who read another log than these."""
         ends = [(log.chains[-1].position, log.chains[-1].head.hex()) for log in self.logs.values() if log.chains]
         if not ends:
             return {}
         end = Counter(ends).most_common(1)[0][0]
         same = [log for log in self.logs.values() if log.chains and log.chains[-1].head.hex() == end[1]]
-        return {"position": end[0], "head": end[1], "members": self._names(same)}
+        # Who stopped sooner or later read the same.
+        apart = [log for log in self.logs.values() if not log.agrees_with(same[0])]
+        others = {"apart": self._names(apart)} if apart else {}
+        return {"position": end[0], "head": end[1], "members": self._names(same), **others}
 
     def signed_pages(self) -> list[dict[str, Any]]:
         """Of each saved page, its name and digest, and who signed it.
@@ -147,6 +150,9 @@ class DropFiles:
         if page.get("another"):
             others = listed(page["another"])
             yield f"{others} signed another page than this version makes of this result. Compare the versions.", True
+        if about.get("apart"):
+            text = f"{listed(about['apart'])} read another log of the drop than {listed(about['members'])}."
+            yield f"{text} The drop keeps two, or a member lies. Ask all for the files in their folders.", True
         for saved in about.get("saved_pages", []):
             yield f"{saved['file']} is the page of this study's result: members {listed(saved['signed'])} signed it.", False
 
