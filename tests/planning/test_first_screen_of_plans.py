@@ -95,7 +95,7 @@ def test_a_study_says_its_interval_and_what_another_needs(shown: Shown) -> None:
     assert max(len(line) for line in lines if not line.startswith(NEXT)) <= 80
     text = " ".join(" ".join(lines).split())
     said = re.search(
-        r"mean\(age\): interval \+-([\d.]+) \(if the standard deviation is 27.5: by default 25 % of the range\); "
+        r"mean\(age\): 95 % interval \+-([\d.]+) \(if the standard deviation is 27.5: by default 25 % of the range\); "
         r"for a width of 2 \(\+-1\) you need ([\d,]+) records, or "
         r"epsilon ([\d.]+) with 5,000",
         text,

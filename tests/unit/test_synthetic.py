@@ -401,7 +401,7 @@ def test_from_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     main(["study", "synthesize", "receipt.json"])
     said = " ".join(capsys.readouterr().out.split())
     assert "Table synthetic.csv: 300 synthetic rows of age, visits, born, sex, ill" in said
-    assert "other pairs: rows are" in said
+    assert "of the rows are in a wrong cell" in said
     assert "No row is of a person, though a row may equal a real person's by chance." in said
     main(["study", "synthesize", "receipt.json", "--rows", "7", "--out", "made.parquet", "--json"])
     assert json.loads(capsys.readouterr().out)["rows"] == 7

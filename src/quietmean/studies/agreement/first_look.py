@@ -90,7 +90,7 @@ class LookBudget:
         """What a look's screen says."""
         after = self.after
         both, used = epsilon_shown(self.together(after)), epsilon_shown(self.epsilon)
-        return f"This look used epsilon {used}. With a study of epsilon {epsilon_shown(after)} after it, both cost {both}."
+        return f"This look used epsilon {used}. It suits a study of epsilon {epsilon_shown(after)}. Both together cost {both}."
 
     def beside(self, after: float) -> str:
         """What the screen of a study of epsilon ``after`` says."""

@@ -226,7 +226,7 @@ def _not_in_it(end: Ended) -> str:
 
 
 def _above(text: str, end: Ended) -> str:
-    return phrase("{figure}; the target was epsilon {asked}.", figure=text, asked=epsilon_shown(end.asked))
+    return phrase("{figure}. The study asked for at most {asked}.", figure=text, asked=epsilon_shown(end.asked))
 
 
 def _false(end: Ended) -> str:
@@ -253,12 +253,12 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
     AlwaysFact(
         "COST",
         lambda end: not end.bare and not end.nats and end.spent > end.asked,
-        lambda end: _above(phrase("This execution cost epsilon {spent}", spent=epsilon_shown(end.spent)), end),
+        lambda end: _above(phrase("It really cost epsilon {spent}", spent=epsilon_shown(end.spent)), end),
     ),
     AlwaysFact(
         "ABOVE",
         lambda end: math.isfinite(end.promised) and end.promised > end.asked,
-        lambda end: _above(phrase("What is guaranteed is above the target"), end),
+        lambda end: _above(phrase("Only epsilon {promised} was guaranteed", promised=epsilon_shown(end.promised)), end),
     ),
     AlwaysFact(
         "NATS",

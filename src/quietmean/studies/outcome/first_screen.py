@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from quietmean.core.assumptions import OUTSIDERS
 from quietmean.core.output import mapping_of
 from quietmean.core.readable import (
     epsilon_shown,
@@ -28,6 +29,7 @@ from quietmean.studies.agreement.first_look import LookBudget, only_looks
 from quietmean.studies.outcome.about_intervals import about_intervals
 from quietmean.studies.outcome.answer_lines import below_looks, lines_of_looks, table_lines, terms_with_a_line
 from quietmean.studies.outcome.ended import Ended, always_facts, always_lines
+from quietmean.studies.outcome.outsiders import only_outsiders
 
 _INTERVALS_APART = "The numbers of the table have privacy noise. Their intervals: --details."
 _FULL_WEIGHT = f'"{TRUTH}" has no noise and counts all records with full weight.'
@@ -130,6 +132,8 @@ def privacy_of(end: Ended) -> str:
     against = phrase(str(end.certificate.get("against") or end.certificate.get("adversary", "")))
     if found := re.fullmatch(r"any (\d+) of (\d+)", against):
         against = phrase("any {some} of {all}", some=found[1], all=found[2])
+    elif against == OUTSIDERS and not only_outsiders(end.certificate, end.promised):
+        against = phrase("all others")
     if end.bare:
         return phrase("none")
     if end.nats:
@@ -158,7 +162,7 @@ def privacy_means(end: Ended) -> str:
 def _protocol(end: Ended) -> str:
     trust, over = end.certificate.get("trust"), end.result.get("over_curator")
     name = f"{end.receipt.get('protocol', '')}{f', {trust}' if trust else ''}."
-    return f"{name} Noise {_beside_pooled(float(over))} pooled records." if over else name
+    return f"{name} Noise {_beside_pooled(float(over))} pooled records." if over and end.spent <= end.asked else name
 
 
 def _beside_pooled(times: float) -> str:
@@ -179,7 +183,7 @@ def _checked(end: Ended) -> tuple[str, str]:
     if how in (Checked.EACH_RELEASE, Checked.EACH_CONTRIBUTION):
         return "Checked", phrase("{whose}, each within bounds. Not checked: if values are true.", whose=whose)
     if by.get("lies_excluded"):
-        return "Checked", phrase("{whose}: a wrong sum would show, a false value would not.", whose=whose)
+        return "Checked", phrase("{whose}: a wrong total would be noticed, a false value not.", whose=whose)
     if how == Checked.RESULT:
-        return "Counted", phrase("{whose}: only a sum that no values give would show.", whose=whose)
+        return "Counted", phrase("{whose}: only an impossible total would be noticed.", whose=whose)
     return "Counted", phrase("{whose}. Nobody checks what they send.", whose=whose)

@@ -187,7 +187,7 @@ class Forecast:
             )
             power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
             half = either_side(bound_text(term.usual_width / 2)) if term.at is None else reach_text(term.usual_width, term.at)
-            interval = f"interval {for_terminal(half)}{noise}{assumed}"
+            interval = f"95 % interval {for_terminal(half)}{noise}{assumed}"
             lines.append(f"{asked}: {'; '.join([interval, *own, *power, *flagged])}")
         return lines
 

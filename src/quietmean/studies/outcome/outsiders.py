@@ -23,7 +23,7 @@ def against_parties(certificate: Mapping[str, Any]) -> Phrase:
     if math.isinf(others):
         return phrase("The promise holds against outsiders only. Nothing bounds what the other parties learn.")
     return phrase(
-        "The promise holds against outsiders only. All other parties together may learn epsilon {others}.",
+        "The promise holds against outsiders only. Against all other parties together it is epsilon {others}.",
         others=epsilon_shown(others),
     )
 

@@ -66,7 +66,8 @@ class TableMade:
     def worst_text(self) -> str:
         cell, made, released, half = self.worst
         ends = (max(released - half, 0.0), released + half)
-        return f"{cell}: {fixed(made, 0)}, where {fixed(ends[0], 0)} to {fixed(ends[1], 0)} were released"
+        low, high = (fixed(end, 0) for end in ends)
+        return f"{cell}: {fixed(made, 0)}, where {low if low == high else f'{low} to {high}'} were released"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,9 +171,13 @@ def _held_out(others: Sequence[TableMade]) -> str:
     worst = max(others, key=lambda table: table.distance - table.noise)
     distance, noise = (sum(getattr(table, name) for table in others) / len(others) for name in ("distance", "noise"))
     return (
-        f"{count_of(len(others), 'other pair')}: rows are {distance:.3f} from what was released (noise alone: {noise:.3f}). "
-        f"The farthest is {worst.name}: {worst.distance:.3f} ({worst.noise:.3f})."
+        f"{count_of(len(others), 'other pair')}: {_percent(distance)} of the rows are in a wrong cell, by the noise alone "
+        f"{_percent(noise)}. The worst is {worst.name}: {_percent(worst.distance)} ({_percent(worst.noise)})."
     )
+
+
+def _percent(part: float) -> str:
+    return f"{fixed(100 * part, 1)} %"
 
 
 def synthetic_rows(receipt: Mapping[str, Any], rows: int | None = None) -> SyntheticRows:
