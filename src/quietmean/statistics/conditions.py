@@ -21,7 +21,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError, named
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import NO, YES, Column, Columns, domain_alone
-from quietmean.statistics.statistic import Records, raw
+from quietmean.statistics.statistic import Records, presence_of, raw
 from quietmean.statistics.transforms import COMPARISONS, Expression
 
 _EQUALS: Final[dict[type[ast.cmpop], Callable[[Array, Array], Mask]]] = {
@@ -208,3 +208,19 @@ def _beside(columns: Sequence[tuple[str, str]]) -> str:
     each = "each as " if columns[1:] else "as "
     texts = " and ".join(f'"{name} in {form}"' for name, form in columns)
     return f" For the condition add {texts} {each}{named('alone', file='a text of its own in ask')}." if columns else ""
+
+
+def by_columns(columns: Columns, records: Array) -> Records:
+    """Records, (rows, columns), as features and conditions take them: by column, clamped, with what counts in place of missing
+    values (NaN) and where they are."""
+    found: dict[str, Array] = {}
+    for index, column in enumerate(columns):
+        values = records[:, index]
+        if column.numeric:
+            found[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
+            found[raw(column.name)] = values
+        else:
+            levels = np.arange(len(column.categories))
+            found[column.name] = values = np.where(np.isin(values, levels), values, np.nan)
+        found[presence_of(column.name)] = (~np.isnan(values)).astype(np.float64)
+    return found

@@ -20,6 +20,7 @@ from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.coding import Decoder, Encoded, Groups, strange_cells, sums_of
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.conditions import by_columns
 from quietmean.statistics.domains import domain_of_sums, scaled_domain
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
@@ -31,8 +32,6 @@ from quietmean.statistics.statistic import (
     Records,
     Released,
     Statistic,
-    presence_of,
-    raw,
 )
 from quietmean.statistics.subgroups import DeclaredStatistic
 
@@ -336,19 +335,7 @@ class Workload:
     def inside(self, records: Array) -> Records:
         """The records as features take them: by column, clamped, with what counts in place of missing values (NaN) and where they
         are."""
-        by_column: dict[str, Array] = {}
-        for index, column in enumerate(self.columns):
-            values = records[:, index]
-            if column.numeric:
-                by_column[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
-                by_column[raw(column.name)] = values
-            else:
-                levels = np.arange(len(column.categories))
-                by_column[column.name] = np.where(np.isin(values, levels), values, np.nan)
-            by_column[presence_of(column.name)] = (~np.isnan(by_column[column.name] if not column.numeric else values)).astype(
-                np.float64
-            )
-        return by_column
+        return by_columns(self.columns, records)
 
     def outside(self, records: Array) -> Mask:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""
