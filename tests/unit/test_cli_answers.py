@@ -204,13 +204,13 @@ def test_a_run_is_named_by_its_folder_too(tmp_path: Path, capsys: pytest.Capture
         ("linear-regression(affairs ~ age + log(crp))", "glm(affairs ~ age + log(crp), family=gaussian)"),
         ("linear-regression(bmi ~ age, robust=true)", "glm(bmi ~ age, family=gaussian)"),
         ("logistic-regression(ill ~ age)", "glm(ill ~ age, family=binomial)"),
-        ("linear-regression(bmi ~ age, where=sex == 'f')", ""),
+        ("linear-regression(bmi ~ age, where=sex == 'f')", "glm(bmi ~ age, family=gaussian, where=sex == 'f')"),
         ("linear-regression(bmi ~ age, weight=w)", ""),
         ("mean(age)", ""),
     ],
 )
 def test_a_hidden_regression_says_which_model_has_noise_at_the_scale_of_the_data(asked: str, instead: str) -> None:
-    """None does that takes no condition and no weights: it would be of other records."""
+    """None does that takes no weights: it would be of other records."""
     text = what_is_hidden([hidden_term(asked, asked.partition("(")[0], "age")], 2)
     assert (f"Or try {instead}: its noise grows with the spread of the data, not with the bounds." in text) == bool(instead)
     assert ("glm(" in text) == bool(instead)

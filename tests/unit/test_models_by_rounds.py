@@ -16,11 +16,13 @@ from quietmean.core.errors import InputError
 from quietmean.learning import GeneralizedLinearModel, ProportionalHazards
 from quietmean.learning.models.families import Binomial
 from quietmean.learning.models.formulas import FormulaTerms, ModelDesign
+from quietmean.learning.models.glm import asked_model, model_of
 from quietmean.learning.models.model import ModelByRounds
 from quietmean.learning.models.newton import Newton
 from quietmean.learning.models.scored import ScoredRounds
 from quietmean.learning.models.state import DesignRows
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.models import asked_by_rounds, asked_in_one_release
 from support.model_rounds import fitted, moved
 from support.refusals import refused, refused_rows
 
@@ -658,3 +660,46 @@ def test_noise_that_hides_every_direction_shows_no_term(model: ModelByRounds) ->
         answer = fitted(model, [records], 0.08, np.random.default_rng(seed)).coefficients
         assert np.isnan(answer.value).all()
         assert "not-identified" in {flag.code for flag in answer.flags}
+
+
+OF_SOME: tuple[Callable[..., GeneralizedLinearModel], ...] = (
+    lambda **more: glm("ill ~ age + arm", **more),
+    lambda **more: glm("bmi ~ age + arm", family="gaussian", **more),
+    lambda **more: glm("visits ~ age", family="poisson", exposure="years", **more),
+)
+
+
+@pytest.mark.parametrize("model", OF_SOME)
+def test_a_condition_leaves_all_other_records_out(model: Callable[..., GeneralizedLinearModel]) -> None:
+    """Without noise it is the same model of the records that meet it; in no round does another one add anything."""
+    records = patients()
+    records[40:60, 1] = np.nan
+    # What is missing, or a level that nobody has, does not meet a condition.
+    inside = (records[:, 1] >= 25) & (records[:, 2] != 0) & (records[:, 2] >= 0)
+    some = model(where="bmi >= 25 and arm in ('b', 'c')")
+    here, alone = (each.without_noise([part]).coefficients for each, part in ((some, records), (model(), records[inside])))
+    assert here.terms == alone.terms
+    for one, other in ((here.value, alone.value), (here.population, alone.population)):
+        assert one == pytest.approx(other, rel=1e-6, nan_ok=True)
+    assert here.completeness is not None
+    assert alone.completeness is not None
+    assert here.completeness.present == alone.completeness.present
+    assert "outside" in here.completeness.to_json()
+    rows = some._rows(some._design_for(1), records, 0)
+    assert set(rows.record.tolist()) <= set(np.flatnonzero(inside).tolist())
+    assert not some._begin(some._design_for(1)).vectors(rows)[~inside].any()
+
+
+def test_a_condition_is_in_what_parties_agree_on_and_in_the_question() -> None:
+    model = glm("ill ~ age", where="bmi >= 25")
+    assert model_of(model.session_study(3), 3).where == "bmi >= 25"
+    assert model.text == "generalized-linear-model(ill ~ age, family=binomial, where=bmi >= 25, rounds=20)"
+    asked = asked_model([model.text, "ill in yes/no", "age in 20..90", "bmi in 15..50"], **BUDGET)
+    assert asked.describe() == {**glm("ill ~ age", where="bmi >= 25").describe(), "columns": asked.describe()["columns"]}
+    assert "where" not in glm("ill ~ age").describe()
+    linear = "linear-regression(bmi ~ age, where=arm == 'b')"
+    assert asked_by_rounds(linear) == "glm(bmi ~ age, family=gaussian, where=arm == 'b')"
+    by_rounds = asked_model([asked_by_rounds(linear), "bmi in 15..50", "age in 20..90", "arm in {a, b}"], **BUDGET)
+    assert asked_in_one_release({"formula": by_rounds.formula, **by_rounds.describe()}) == linear
+    with pytest.raises(InputError, match="'weight', which is not a declared column"):
+        glm("ill ~ age", where="weight > 3")

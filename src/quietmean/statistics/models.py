@@ -150,13 +150,19 @@ def asked_by_rounds(text: str) -> str:
     found = _NAMED.fullmatch(text)
     family = "" if found is None else _FAMILIES.get(found[1], "")
     formula, *more = split(text.partition("(")[2].removesuffix(")"), ",") if family else ["", "none"]
-    return f"glm({formula.strip()}, family={family})" if all(field_of(part) == "robust" for part in more) else ""
+    conditions = [part.strip() for part in more if field_of(part) == "where"]
+    if any(field_of(part) not in ("robust", "where") for part in more):
+        return ""
+    return f"glm({', '.join([formula.strip(), f'family={family}', *conditions])})"
 
 
 def asked_in_one_release(asked: Mapping[str, Any]) -> str:
     """The question of the regression of one release that answers what a model by rounds asks; "" where none does."""
     kinds = [kind for kind, family in _FAMILIES.items() if family == asked.get("family")]
-    return f"{kinds[0]}({asked[FORMULA]})" if kinds and not asked.get("exposure") else ""
+    if not kinds or asked.get("exposure"):
+        return ""
+    condition = [f"where={asked['where']}"] if asked.get("where") else []
+    return f"{kinds[0]}({', '.join([asked[FORMULA], *condition])})"
 
 
 def by_rounds(kind: str) -> InputError:

@@ -49,7 +49,8 @@ def ratios_of(ratio: str) -> str:
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fit after its last round: ``scaling`` T of the rows' coefficients, ``names`` of the terms, and the columns that belong to
-    the same term, ``groups``, by its name; ``levels`` that terms tell apart; ``parties``: their names, where these are known."""
+    the same term, ``groups``, by its name; ``levels`` that terms tell apart; ``parties``: their names, where these are known.
+    ``some``: is it of the records that meet a condition?"""
 
     state: FitState
     scaling: Array
@@ -59,6 +60,7 @@ class Fit:
     headline: tuple[str, ...]
     levels: tuple[Level, ...] = ()
     parties: Sequence[str] = ()
+    some: bool = False
 
     @cached_property
     def _directions(self) -> tuple[Array, Array]:
@@ -222,6 +224,8 @@ class Fit:
         state = self.state
         # The number of records is public.
         here, error = whole_number(self._present, state.records), state.errors.present * state.records
+        if self.some:
+            return Completeness(here, math.nan, error, math.nan, math.nan, math.nan)
         return Completeness(here, state.records - here, error, error)
 
     @property

@@ -97,7 +97,8 @@ def fitted_instead(study: StudyTerms, regression: Regression, parties: int, reco
     epsilon = study.epsilon if part == 1 else epsilon_within(mu, study.delta)
     budget: ModelKeywords = {"epsilon": epsilon, "delta": study.delta, "colluding": study.colluding}
     budget |= {"dropouts": study.dropouts, "protocol": study.protocol}
-    model = GeneralizedLinearModel(regression.formula, columns, family=str(read_text(question)["family"]), **budget)
+    family = str(read_text(question)["family"])
+    model = GeneralizedLinearModel(regression.formula, columns, family=family, where=regression.where or "", **budget)
     noise = noise_of_total(model.session_study(parties).plan(parties))
     return FittedStudies(model, parties, noise, records, regression=regression)
 

@@ -36,7 +36,8 @@ class GeneralizedLinearModel(ModelByRounds):
     ``columns``: declared as in a study. ``family``: "binomial" (log odds of a boolean outcome), "poisson", "negative-binomial"
     (variance m + ``dispersion`` m^2, public) or "gamma", of logarithms of means; "gaussian", of a number: least squares. Noise is
     at the scale of the data, not of the bounds, which rounds find but for "binomial". ``exposure``: a column by whose values
-    means are multiplied, as person-years are. ``rounds``: 12 by default, 6 of a binomial model.
+    means are multiplied, as person-years are. ``where``: a condition such as ``age >= 50 and sex == 'f'``; all other records add
+    nothing. ``rounds``: 12 by default, 6 of a binomial model.
 
     Privacy unit: one record, over all rounds together, under replacement: ``epsilon`` and ``delta``. ``colluding``, ``dropouts``,
     ``protocol``, ``options`` as in :class:`~quietmean.Study`; ``site``, a :class:`quietmean.Site`: this party's part between
@@ -57,11 +58,12 @@ class GeneralizedLinearModel(ModelByRounds):
         family: str = "binomial",
         exposure: str = "",
         dispersion: float = 1.0,
+        where: str = "",
         rounds: int | None = None,
         **general: Unpack[ModelKeywords],
     ) -> None:
         require_known("family", family, tuple(sorted(FAMILIES)))
-        super().__init__(columns, FAMILIES[family].rounds if rounds is None else rounds, general)
+        super().__init__(columns, FAMILIES[family].rounds if rounds is None else rounds, general, where)
         self.formula, self._named, self.exposure, self.dispersion = formula, family, exposure, float(dispersion)
         self.terms = FormulaTerms(formula, self.columns)
         self.family  # noqa: B018 - refused here
@@ -91,6 +93,7 @@ class GeneralizedLinearModel(ModelByRounds):
             "family": self._named,
             **({"exposure": self.exposure} if self.exposure else {}),
             **({"dispersion": self.dispersion} if self._named == "negative-binomial" else {}),
+            **({"where": self.where} if self.where else {}),
         }
 
     def _design_for(self, parties: int) -> ModelDesign:
@@ -133,7 +136,7 @@ class ProportionalHazards(ModelByRounds):
     intervals. ``baseline``: one for all parties ("common"), with a factor for each party ("shifted"), or for each party one of
     its own ("own", which takes many records at each). Who is censored within an interval counts with the part of it that was
     seen.
-    Everything else as in :class:`GeneralizedLinearModel`.
+    Everything else as in :class:`GeneralizedLinearModel`, but for ``where``.
     """
 
     kind = "proportional-hazards"

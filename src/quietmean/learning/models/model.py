@@ -27,6 +27,7 @@ from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
 from quietmean.statistics import Column, Columns, Estimates
+from quietmean.statistics.conditions import RowCondition, by_columns
 from quietmean.statistics.models import model_text
 from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.session_study import MODEL, SessionStudy
@@ -75,8 +76,12 @@ class ModelByRounds:
         columns: Iterable[Column | Mapping[str, Any]],
         rounds: int,
         general: ModelKeywords,
+        where: str = "",
     ) -> None:
         self.columns = Columns([column if isinstance(column, Column) else Column.model_validate(column) for column in columns])
+        self.where = where
+        if where:
+            RowCondition(where).require_of(self.columns)
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}. Choose a whole number of at least 1.")
         self.rounds = rounds
@@ -169,7 +174,7 @@ class ModelByRounds:
         groups, headline = self._groups(design), tuple(self._headline(design))
         levels = design.levels if self.family.separates else ()
         names = design.names, groups, self.family.ratio, headline, levels
-        return Fit(state, state.scaled(design.scaling), *names, self.names_of_parties)
+        return Fit(state, state.scaled(design.scaling), *names, self.names_of_parties, bool(self.where))
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Sequence[Array]:
         if self._site.members is not None:
@@ -337,8 +342,11 @@ class ModelByRounds:
         return design.terms.groups
 
     def _complete(self, records: Array, names: Sequence[str]) -> Mask:
-        """Which records (N, columns) have a value in all of these columns."""
+        """Which records (N, columns) meet its condition and have a value in all of these columns."""
         places = [self.columns.names.index(name) for name in names]
         values = records[:, places]
         levels = np.array([not self.columns[name].numeric for name in names], dtype=bool)
-        return np.asarray((np.isfinite(values) & ~(levels & (values < 0))).all(axis=1))
+        complete = (np.isfinite(values) & ~(levels & (values < 0))).all(axis=1)
+        if self.where:
+            complete &= RowCondition(self.where).holds(self.columns, by_columns(self.columns, records))
+        return np.asarray(complete)

@@ -140,8 +140,9 @@ def compared(study: StudyTerms, regression: Regression, one: Expectation, partie
 
 def as_guessed(answer: Estimates, place: int) -> float:
     """How far off a term is who knows nothing of it, by what all made-up records ``answer`` without noise."""
-    error = math.nan if answer.population is None else float(answer.population[place])
-    return error * math.sqrt(ROWS / _GUESSED_BY)
+    if answer.population is None or answer.completeness is None:
+        return math.nan
+    return float(answer.population[place]) * math.sqrt(answer.completeness.present / _GUESSED_BY)
 
 
 def _number(error: float) -> str:
