@@ -66,44 +66,38 @@ def looks(kind: str, studies: int, noisy: float = 1.0) -> list[tuple[Array, dict
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("kind", "widest"),
-    [("ages", 1.5), ("years", 1.6), ("incomes", 1.5), ("counts", 1.5), ("temperatures", 2.0), ("differences", 1.5),
-     ("losses", 1.6), ("small", 1.6)],
-)  # fmt: skip
-def test_nearly_all_values_lie_between_bounds_that_are_hardly_wider_than_they(kind: str, widest: float) -> None:
-    """At most 1 % of the values lie outside in 9 of 10 studies, flagged or not, and never 10 %; against the central 99 %."""
-    many = looks(kind, 10)
-    outside, widths = [], []
-    for values, told, _ in many:
-        lost = float(((values < told["lower-bound"]) | (values > told["upper-bound"])).mean())
-        assert lost < 0.1
-        outside.append(lost)
-        first, last = np.quantile(values, [0.005, 0.995])
-        widths.append((told["upper-bound"] - told["lower-bound"]) / (last - first))
-    assert np.quantile(outside, 0.9) < 0.01
-    assert np.median(widths) < widest
-
-
-@pytest.mark.parametrize("kind", ["ages", "incomes", "losses", "temperatures"])
+@pytest.mark.parametrize("kind", ["ages", "years", "incomes", "counts", "temperatures", "differences", "losses", "small"])
 def test_a_mean_between_proposed_bounds_is_nearly_as_good_as_with_bounds_that_know_the_values(kind: str) -> None:
     """Noise, sampling, and what is lost on both sides: in 9 of 10 looks at most 1.3 times the least that bounds can have.
 
-    The noise is that of nine times the look's mu^2. Edges that leave out 0.5 % alone have up to 1.6 times of it for incomes.
+    The noise is that of nine times the look's mu^2. What is lost is at most half of an error, or the look says `cut`, in 9 of
+    10: an interval of 95 % that is off by half an error holds in 92 %. At most 1 % of the values lie outside, flagged or not.
     """
 
-    def error(values: Array, low: float, high: float) -> float:
+    def errors(values: Array, low: float, high: float) -> tuple[float, float]:
         lost = np.maximum(low - values, 0).mean() + np.maximum(values - high, 0).mean()
         noise = np.sqrt(1.2) * (high - low) / (3 * MU * RECORDS)
-        return float(np.sqrt(lost**2 + noise**2 + np.clip(values, low, high).var() / RECORDS))
+        return float(lost), float(np.sqrt(noise**2 + np.clip(values, low, high).var() / RECORDS))
 
-    ratios = []
-    for values, told, _ in looks(kind, 10):
+    ratios, moved, outside = [], [], []
+    for values, told, flags in looks(kind, 10):
         parts = np.array([0.0, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03])
         lows, highs = np.quantile(values, parts), np.quantile(values, 1 - parts)
-        best = min(error(values, low, high) for low in lows for high in highs)
-        ratios.append(error(values, told["lower-bound"], told["upper-bound"]) / best)
+        best = min(np.hypot(*errors(values, low, high)) for low in lows for high in highs)
+        lost, error = errors(values, told["lower-bound"], told["upper-bound"])
+        ratios.append(np.hypot(lost, error) / best)
+        moved.append(0.0 if "cut" in flags else lost / error)
+        outside.append(float(((values < told["lower-bound"]) | (values > told["upper-bound"])).mean()))
     assert np.quantile(ratios, 0.9) < 1.3
+    assert np.quantile(moved, 0.9) < 0.5
+    assert np.quantile(outside, 0.9) < 0.01
+    assert max(outside) < 0.1
+
+
+def test_looks_of_few_columns_are_not_all_flagged() -> None:
+    """Nothing lies beyond normal values: of ten looks that share their charge with three others, five at least say no `cut`."""
+    flagged = sum("cut" in flags for _, _, flags in looks("ages", 10, noisy=2.0))
+    assert flagged <= 5
 
 
 def awkward(kind: str, rng: np.random.Generator, count: int) -> Array:
@@ -236,6 +230,7 @@ def test_bounds_that_are_too_wide_are_cut_into_equal_cells(ask: str, low: Any, h
         assert 2 < rows["upper-bound"] < high + 3
 
 
+@pytest.mark.filterwarnings("ignore:.*outside their bounds")
 def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Three commands from a column without bounds to an interval that holds the mean; each is printed by the one before."""
     monkeypatch.chdir(tmp_path)
@@ -266,8 +261,7 @@ def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert study.first_look is not None
     assert study.first_look.edited == ()
     assert study.context()["first_look"]["digest"] == ProposedBounds.load(Path("look/receipt.json")).digest
-    with pytest.warns(UserWarning, match="outside their bounds"):
-        result = qm.Study.load("looked.toml").run("p.csv", parties=3)
+    result = qm.Study.load("looked.toml").run("p.csv", parties=3)
     told = {row["name"]: row for row in result.rows()}
     assert told["mean(age)"]["estimate"] == pytest.approx(ages.mean(), abs=2.5)
     # What is edited is said, and what is not known has to be.

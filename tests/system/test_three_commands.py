@@ -39,11 +39,11 @@ def released(workload: Workload, values: Array, epsilon: float, rng: np.random.G
 
 @pytest.mark.slow
 def test_the_interval_after_a_look_holds_the_mean_or_the_look_says_cut() -> None:
-    """20 samples of 10,000: 17 at least. Of a true 95 %, fewer in 2 of 100; as many hold the mean of clipped records.
+    """20 samples of 10,000: 19 hold the mean or say `cut`, and at most 3 say it; 17 hold the mean of clipped records.
 
-    The tail is long: when this was written, 15 held the mean itself.
+    Of a true 95 %, fewer than 17 are 2 in 100; fewer than 19 are 26 in 100, so that this seed decides.
     """
-    population, held, clipped = visits(), 0, 0
+    population, held, clipped, flagged = visits(), 0, 0, 0
     looked = StudyTerms.parse({"ask": ["first-look(x)"]})
     after = LookBudget(looked.epsilon, DELTA).after
     for seed in range(SEEDS):
@@ -54,10 +54,14 @@ def test_the_interval_after_a_look_holds_the_mean_or_the_look_says_cut() -> None
         column = {"name": "x", "low": low, "high": high, "missing": "indicator"}
         workload = StudyTerms.parse({"ask": ["mean(x)"], "column": [column]}).workload
         first, last = np.asarray(released(workload, values, after, rng).of_population)[0]
-        held += first <= population.mean() <= last or CUT in {flag.code for flag in told.flags}
+        cut = CUT in {flag.code for flag in told.flags}
+        flagged += cut
+        held += first <= population.mean() <= last or cut
         clipped += first <= np.clip(population, low, high).mean() <= last
-    assert held >= 17, f"{held} of {SEEDS}, seed {SEED}"
-    assert clipped >= 17, f"{clipped} of {SEEDS}, seed {SEED}"
+    print(f"held {held}, flagged {flagged}, clipped {clipped} of {SEEDS}, seed {SEED}")
+    assert held >= 19
+    assert flagged <= 3
+    assert clipped >= 17
 
 
 def typed(line: str, folder: Path) -> str:

@@ -8,6 +8,7 @@ the cells and their noise give it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -23,7 +24,7 @@ _FINEST, _WIDEST = 1 / 8, 20.0
 # So many rooms are equally wide, and each one after them is so many times as wide as the last.
 _EQUAL, _WIDER = 9, 1.3
 # Tails of less weight are left out.
-_LEAST_WEIGHT = 1e-5
+_LEAST_WEIGHT = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,23 +60,13 @@ class FittedTails:
         kept = weights > _LEAST_WEIGHT * weights.sum()
         return cls(float(edges[0]), mass, shapes[kept], scales[kept], weights[kept] / weights[kept].sum())
 
-    def lost(self, bounds: Array, chance: float) -> Array:
-        """By how much each upper bound lowers a mean, (bounds,): it is less with this chance, by the weights."""
+    def lost(self, bounds: Array, chances: Sequence[float]) -> Array:
+        """By how much each upper bound lowers a mean, (chances, bounds): it is less with these chances, by the weights."""
         every = self._beyond(bounds)
         order = np.argsort(every, axis=0)
-        before = np.cumsum(self.weights[order], axis=0) < chance
-        place = np.minimum(before.sum(axis=0), len(self.weights) - 1)
-        return np.asarray(np.take_along_axis(every, np.take_along_axis(order, place[None], 0), 0)[0], dtype=np.float64)
-
-    def expected(self, bound: float, end: float = math.inf) -> tuple[float, float]:
-        """By how much a bound lowers a mean, on average over all tails, and the average of its square.
-
-        No value lies beyond ``end``.
-        """
-        every = self._beyond(np.array([bound]))[:, 0]
-        if math.isfinite(end):
-            every = np.maximum(every - self._beyond(np.array([end]))[:, 0], 0.0)
-        return float(self.weights @ every), float(self.weights @ every**2)
+        before = np.cumsum(self.weights[order], axis=0)
+        places = [np.minimum((before < chance).sum(axis=0), len(self.weights) - 1) for chance in chances]
+        return np.asarray(np.take_along_axis(np.take_along_axis(every, order, 0), np.array(places), 0), dtype=np.float64)
 
     def _beyond(self, bounds: Array) -> Array:
         """By how much each bound lowers a mean with each tail, (tails, bounds)."""

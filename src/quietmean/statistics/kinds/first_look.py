@@ -32,12 +32,16 @@ _PART, _DEVIATIONS = 0.005, 3.0
 # Bounds are for a mean in a study with nine times the look's mu^2: its noise per width, in deviations of one cell here.
 _OF_MEAN = 1 / 6
 # This part of the values is a tail, where it has so many deviations. Bounds may go so many coarse cells beyond it.
-_TAIL, _DEVIATIONS_OF_TAIL, _BEYOND = 0.4, 4.0, 1
-# Bounds are chosen for the median of the losses that may be. Where the loss that is to be expected makes the error of the mean so
-# many times as large, it is said.
-_CHOSEN, _WORSE = 0.5, 1.1
-# The part of the values that is more than a deviation above the middle.
-_ONE_DEVIATION = 0.16
+_TAIL, _DEVIATIONS_OF_TAIL, _BEYOND = 0.4, 4.0, 2
+# Bounds of the least error are those for the median of the losses that may be. The noise may have this part of its square more,
+# until no more than this part of a deviation is lost with nine of ten tails.
+_MIDDLE, _NEARLY_ALL, _ROOM, _ENOUGH = 0.5, 0.9, 0.2, 0.15
+# Where more may be lost still, and makes the error of the mean so many times as large, it is said.
+_WORSE = 1.1
+# The part of the values that is a deviation above the middle, and how much of one lies between that and the tail.
+_ONE_DEVIATION, _OF_DEVIATION = 0.16, 0.75
+# So many edges of a side are tried.
+_TRIED = 80
 # The chance that any empty cell of a look stands out: so small that one in a hundred of a hundred columns has none. And how many
 # cells are looked at together beyond those that do.
 _BY_CHANCE, _TOGETHER = 1e-4, (1, 2, 4, 8)
@@ -85,9 +89,10 @@ class FirstLook(Statistic):
     cells in each; of a column between bounds that are known to be too wide, of 32 and 1,024 cells. One record is in one cell of
     each, so that cells cost no noise. The bounds are edges. First those beyond which 0.5 % of the records lie at most on either
     side, or what a deviation of the noise cannot tell from that. Then they move outwards to where noise and what is lost beyond
-    them make the least error of a mean, with the tails that the cells allow (:mod:`~quietmean.statistics.long_tails`). They go
-    one coarse cell beyond values that stand out at most, or to 0 where no value is seen beyond. Where no cell stands out nothing
-    is known.
+    them make the least error of a mean, with the tails that the cells allow (:mod:`~quietmean.statistics.long_tails`). Where
+    sampling hides it they go further: until hardly anything is lost with nine of ten tails, and of what noise hides. They go two
+    coarse cells beyond values that stand out at most, or to 0 where no value is seen beyond. Where no cell stands out nothing is
+    known.
     """
 
     name = "first-look"
@@ -117,12 +122,14 @@ class FirstLook(Statistic):
             unknown = [Estimate.unknown(term, ends) for term, ends in zip(terms, limits, strict=True)]
             flag = Flag(NOT_IDENTIFIED, text, terms)
             return Estimates.of([*unknown, look.missing()], flags=[flag], noise_only=True, headline=(OUTSIDE,))
-        lows, highs, outside, worse = span
+        lows, highs, reached, worse = span
+        outside = look.outside(lows[0], highs[0])
         left_out = Estimate.normal(OUTSIDE, *look.part(look.fine, outside), 0.0, (0.0, 1.0))
         flags = []
-        if worse or left_out.of_noise[1] > _CUT:
-            text = f"up to {left_out.of_noise[1]:.0%} of the values may lie outside of what is proposed"
-            if left_out.of_noise[1] <= _CUT:
+        most = Estimate.normal(OUTSIDE, *look.part(look.fine, outside & reached), 0.0, (0.0, 1.0)).of_noise[1]
+        if worse or most > _CUT:
+            text = f"up to {most:.0%} of the values may lie outside of what is proposed"
+            if most <= _CUT:
                 text = (
                     f"values that noise hides may lie outside, and make the error of a mean more than {_WORSE:g} times as large"
                 )
@@ -179,30 +186,35 @@ def stands_out(cells: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Fine ``edges`` outwards, negated where they fall, the ``tails``, and how far a deviation reaches.
+    """Fine ``edges`` outwards, negated where they fall, the ``tails``, their begin ``near`` the middle, and a deviation's reach.
 
     ``end``: no value lies beyond it.
     """
 
     edges: Array
     tails: FittedTails | None
+    near: float
     deviation: float
     end: float
 
     def candidates(self, edge: float) -> Array:
-        """This edge, all farther out, and the end where there is one."""
+        """This edge, some farther out, and the end where there is one."""
         farther = self.edges[(self.edges > edge) & (self.edges < self.end)]
+        if len(farther) > _TRIED:
+            farther = farther[np.unique(np.linspace(0, len(farther) - 1, _TRIED).astype(int))]
         return np.concatenate([[edge], farther, [self.end] if edge < self.end < math.inf else []])
 
-    def lost(self, edges: Array) -> Array:
-        """By how much a mean is moved by each edge as a bound, as often less as more; not at all by an end that is farther."""
-        lost = np.zeros(len(edges)) if self.tails is None else self.tails.lost(edges, _CHOSEN)
-        # One side that cannot move leaves the other as wide as before: its tails are known as badly.
-        return np.where((edges < self.end) | (edges == edges[0]), lost, 0.0)
+    def lost(self, edges: Array, hidden: float) -> tuple[Array, Array]:
+        """By how much a mean is moved by each edge as a bound: as often less as more, and at most, as nine of ten tails tell.
 
-    def expected(self, edge: float) -> tuple[float, float]:
-        """By how much on average, and the average of its square."""
-        return (0.0, 0.0) if self.tails is None else self.tails.expected(edge, self.end)
+        To the latter the part ``hidden`` is added: it may lie beyond the first edge, as far out as that is from the middle.
+        """
+        middle, most = np.zeros((2, len(edges))) if self.tails is None else self.tails.lost(edges, (_MIDDLE, _NEARLY_ALL))
+        reach = max(float(edges[0]) - self.near, math.ulp(1.0) * max(abs(float(edges[0])), 2.0**_LEAST_POWER))
+        most = most + hidden * reach * np.exp((edges[0] - edges) / reach)
+        # One side that cannot move leaves the other as wide as before: its tails are known as badly.
+        middle = np.where((edges < self.end) | (edges == edges[0]), middle, 0.0)
+        return middle, np.where(edges < self.end, most, 0.0)
 
 
 class _Look:
@@ -239,10 +251,10 @@ class _Look:
         return value / whole, (error / whole) ** 2
 
     def span(self) -> tuple[list[float], list[float], Mask, bool] | None:
-        """The two edges that are proposed, each with where noise may have moved it, and which fine cells lie outside.
+        """The two edges that are proposed, each with where noise may have moved it, and which fine cells values may reach.
 
-        Then whether tails are expected outside that make the error of a mean more than 1.1 times as large. None where no cell
-        stands out.
+        Noise in all others together would say of any bounds that many values lie outside. Then whether tails may lie outside
+        that make the error of a mean more than 1.1 times as large. None where no cell stands out.
         """
         # The last cell is of what is missing. Cell k is before edge k; the first and the last of these have no end.
         (present, error), weight = self._present, self._released.weight
@@ -271,7 +283,11 @@ class _Look:
                 self._side(first, last, float(np.median(errors))),
             )
             low[0], high[0], worse = self._with_tails(low[0], high[0], sides, float(np.median(errors)))
-        return low, high, self.outside(low[0], high[0]), worse
+        reached = edges[[max(first - 1 - _BEYOND, 0), min(last + _BEYOND, len(edges) - 1)]]
+        near = ~self.outside(*reached.tolist())
+        # Beyond the last edges are two more cells.
+        near[0], near[-2] = first - 1 <= _BEYOND, last + _BEYOND >= len(edges) - 1
+        return low, high, near, worse
 
     def outside(self, low: float, high: float) -> Mask:
         """Which fine cells lie outside of these bounds; of one in which a bound is, none."""
@@ -303,7 +319,7 @@ class _Look:
         # Within cells values lie evenly, as far as is known.
         falling = np.minimum.accumulate(outer)[::-1] / max(outer[0], 1 / self._records)
         near, far = np.interp((_TAIL, _ONE_DEVIATION), falling, edges[: inside + 1][::-1])
-        side = _Side(edges, None, float(far - near), end)
+        side = _Side(edges, None, float(near), float(far - near) / _OF_DEVIATION, end)
         if outer[start] < _DEVIATIONS_OF_TAIL * error or start > len(edges) - 2:
             return side
         middle = int(np.flatnonzero(outer <= outer[start] / 2)[0])
@@ -316,17 +332,29 @@ class _Look:
         return replace(side, tails=tails)
 
     def _with_tails(self, low: float, high: float, sides: tuple[_Side, _Side], error: float) -> tuple[float, float, bool]:
-        """The edges at or beyond these with the least error of a mean, and whether more may lie beyond them."""
+        """The edges at or beyond these for a mean that little is lost of, and whether more may lie beyond them."""
         below, above = (side.candidates(edge) for side, edge in zip(sides, (-low, high), strict=True))
-        lost = [side.lost(edges) for side, edges in zip(sides, (below, above), strict=True)]
-        noise = _OF_MEAN * error * (below[:, None] + above)
-        at, to = np.unravel_index(int(np.argmin((lost[0][:, None] + lost[1]) ** 2 + noise**2)), noise.shape)
-        low, high = -float(below[at]), float(above[to])
         # Nobody knows which side loses more: both count together, although they cancel in part.
-        (first, first_square), (last, last_square) = sides[0].expected(-low), sides[1].expected(high)
-        expected = first_square + last_square + 2 * first * last
-        own = noise[at, to] ** 2 + sum(side.deviation**2 for side in sides) / 2 / self._records
-        return low, high, expected > (_WORSE**2 - 1) * own
+        middle, most = (
+            first[:, None] + last for first, last in zip(sides[0].lost(below, error), sides[1].lost(above, error), strict=True)
+        )
+        noise = (_OF_MEAN * error * (below[:, None] + above)) ** 2
+        least, sampling = noise.ravel()[np.argmin(middle**2 + noise)], self._variance(low, high, sides) / self._records
+        lost = most / np.sqrt(noise + sampling)
+        room = noise <= least + _ROOM * (least + sampling)
+        enough = room & (lost <= _ENOUGH)
+        place = np.argmin(np.where(enough, noise, np.inf) if enough.any() else np.where(room, most, np.inf))
+        at, to = np.unravel_index(int(place), noise.shape)
+        return -float(below[at]), float(above[to]), bool(1 + lost[at, to] ** 2 > _WORSE**2)
+
+    def _variance(self, low: float, high: float, sides: tuple[_Side, _Side]) -> float:
+        """That of the values between two edges, from fine cells, but for where tails are too short for what noise makes of it."""
+        inside = np.flatnonzero((self._fine_edges[:-1] >= low) & (self._fine_edges[1:] <= high))
+        parts = self._released.mean(self.fine)[inside + 1] / self._present[0]
+        middles = (self._fine_edges[inside] + self._fine_edges[inside + 1]) / 2 - (low + high) / 2
+        mean = float(parts @ middles)
+        told = float(parts @ (middles - mean) ** 2)
+        return min(max(told, sum(side.deviation**2 for side in sides) / 2), (high - low) ** 2 / 4)
 
     def _farther(self, first: int, last: int) -> tuple[int, int]:
         """Cells further out that stand out only together with those between."""
