@@ -472,6 +472,14 @@ def test_raking_of_one_margin_after_the_other_is_that_of_all() -> None:
         np.testing.assert_allclose(cells.sum(axis=tuple(one for one in range(3) if one != axis)), own, rtol=1e-10)
 
 
+def test_levels_that_follow_from_others_are_not_fitted() -> None:
+    """Of whole numbers the equations would be singular to the last bit: each margin's indicators add up to 1."""
+    every = np.array([[[1.0, 1.0], [2.0, 1.0], [3.0, 1.0], [4.0, 1.0]]])
+    values, sizes = raked(every, [(8.0, 8.0), (8.0, 8.0)])
+    assert values[0] == pytest.approx([1, 2, 3, 4], abs=1e-12)
+    assert sizes[0] == pytest.approx([4, 4, 4, 4], abs=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["mean(y, weight=weight)", "count(ill, weight=weight)"])
 def test_clusters_are_what_was_drawn(text: str) -> None:
