@@ -252,7 +252,7 @@ def test_look_accept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     printed = capsys.readouterr().out
     (after,) = [line.removeprefix("Next      quietmean ") for line in printed.splitlines() if line.startswith("Next")]
     assert after == "study new 'mean(age)' 'mean(born)' --first-look look/receipt.json --out looked.toml"
-    assert "Budget    Used epsilon 1.00. It leaves 3.32 of 3.53, as costs add as squares." in printed
+    assert "This look used epsilon 1.00. It suits a study of epsilon 3.32. Both together cost 3.53." in " ".join(printed.split())
     main(shlex.split(after))
     said = " ".join(capsys.readouterr().out.split())
     assert "bounds proposed by a first look" in said

@@ -77,7 +77,7 @@ def test_look_accept_run_by_processes(tmp_path: Path) -> None:
     values = visits()
     pl.DataFrame({COLUMN: values}).write_csv(tmp_path / "visits.csv")
     look = typed(f"run visits.csv 'first-look({COLUMN})' --parties 4 --processes --out look", tmp_path)
-    assert "It leaves 0.94 of 1.00, as costs add as squares." in look
+    assert "It suits a study of epsilon 0.94. Both together cost 1.00." in " ".join(look.split())
     (accept,) = [line.removeprefix("Next      quietmean ") for line in look.splitlines() if line.startswith("Next")]
     accepted = typed(accept, tmp_path)
     assert "costs      epsilon 0.94" in accepted
