@@ -102,7 +102,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 # A head is broken before these words; a name has so much room at least.
-_BREAK, _LEAST_NAME = re.compile(r" (?=error\b|of noise\b|interval\b|the noise\b)|(?<=without) |(?<=true,) "), 4
+_BREAK, _LEAST_NAME = re.compile(r" (?=error\b|of noise\b|interval\b|the noise\b)|(?<=without) |(?<=true,) | (?=\(private\))"), 4
 
 
 def _head_in_lines(head: str) -> list[str]:
