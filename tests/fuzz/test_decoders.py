@@ -30,6 +30,7 @@ from quietmean.core.errors import InputError, PeerError
 from quietmean.core.file_kinds import kind_of_content, read_json
 from quietmean.core.output import json_object
 from quietmean.core.toml_files import read_tables
+from quietmean.drop import RefusedError, _question
 from quietmean.flower import sealing
 from quietmean.flower.sealing import SealedHello, read_hello
 from quietmean.graphs import Schedule
@@ -192,6 +193,12 @@ DECODERS = {
         plain(lambda raw: read_whole(WORLD.session, raw)),
         (ContributionError,),
         (WORLD.contribution(2), WORLD.contribution(3)),
+    ),
+    "question to a drop": Decoder(
+        "drop/__init__.py",
+        plain(_question),
+        (RefusedError,),
+        (b'{"contributor": "ed25519:AA", "signature": "AAAA"}', b'{"contributor": "", "signature": ""}'),
     ),
     "drop's receipt": Decoder("studies/agreement/signed.py", plain(DropReceipt.of_file), (InputError,), (RECEIPT,)),
     "drop's log": Decoder(

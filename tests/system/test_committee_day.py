@@ -238,7 +238,7 @@ def test_a_folder_without_contributions_opens_nothing(tmp_path: Path, free_ports
             file.unlink()
     if kind == "missing":
         day.box.rmdir()
-    with pytest.raises(InputError, match=r"nothing was listed or opened"):
+    with pytest.raises(InputError, match=r"Nothing was listed or opened"):
         asyncio.run(day.open("m1"))
     assert not day.member("m1").held.exists()
     assert not day.member("m1").store.exists()

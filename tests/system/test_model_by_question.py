@@ -227,7 +227,7 @@ def test_what_a_width_is_said_to_need_gives_it(
 
 def test_fields_of_a_question_are_those_of_the_model() -> None:
     for kind in (GeneralizedLinearModel, ProportionalHazards):
-        given = {"formula", "rounds", "family", "exposure", "dispersion", "time", "event", "edges", "baseline"}
+        given = {"formula", "rounds", "family", "exposure", "dispersion", "time", "event", "edges", "baseline", "where"}
         assert {*MODELS[kind.kind].parameters} <= given
         example = f"{kind.kind}({MODELS[kind.kind].example})"
         model = asked_model([example], epsilon=1, delta=1e-6)

@@ -10,7 +10,7 @@ from typing import Any
 from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, print_lines, progress, warn
 from quietmean.cli.forms import SurveyByLink
-from quietmean.cli.identity import DEFAULT_KEY, known_or_new, load_identity
+from quietmean.cli.identity import DEFAULT_KEY, kept, known_identity, load_identity, make_identity
 from quietmean.cli.screens import NEXT, rows, with_remark
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import require_kind_of_store
@@ -64,15 +64,16 @@ def invite_command(
     terms, path = load_any(study), save or study.with_suffix(".invitation")
     require_ahead(terms.start_by, datetime.now(UTC))
     require_in_general(terms, no_privacy=None)
-    output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
-    (identity, of_key), version, previous = known_or_new(key), 1, None
+    known, version, previous = known_identity(key), 1, None
     if after is not None:
         before = Sealed.load(after)
-        if before.invitation.convener != identity.public_key:
+        if known is None or before.invitation.convener != known.public_key:
             raise InputError(
                 f"{after} was sealed by {before.invitation.convener}, not by your key. Ask its coordinator to follow it up."
             )
         version, previous = before.invitation.version + 1, before.digest
+    output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
+    identity, of_key = (make_identity(key), kept(key)) if known is None else (known, [])
     invitation = Invitation.make(terms, identity, version, previous)
     if output_file is not None:
         output_file.write(invitation.signed.to_file())

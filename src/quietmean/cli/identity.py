@@ -107,14 +107,12 @@ def load_identity(path: Path) -> Identity:
     return Identity.load(path, lambda: _ask(f"passphrase of {path}", twice=False))
 
 
-def known_or_new(key: Path) -> tuple[Identity, list[str]]:
-    """The identity in a key file, and what is to be said of a new one. Only the default one is made where there is none.
+def known_identity(key: Path) -> Identity | None:
+    """The identity in a key file; None for the default one where there is none yet.
 
     Raises :class:`InputError` for a key that was named and is not there: that is a mistake.
     """
-    if key != DEFAULT_KEY or key.exists():
-        return load_identity(key), []
-    return make_identity(key), kept(key)
+    return load_identity(key) if key != DEFAULT_KEY or key.exists() else None
 
 
 def _ask(subject: str, *, twice: bool) -> bytes:
