@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.privacy import compose_mu, mu_of_budget
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.kinds.first_look import HIGH, LOW, OUTSIDE, FirstLook
+from quietmean.statistics.kinds.first_look import CUT, HIGH, LOW, OUTSIDE, FirstLook
 from quietmean.studies.agreement.any_study import bounds_of
 from quietmean.studies.agreement.first_look import LookBudget, ProposedBounds
 from quietmean.studies.agreement.study import StudyTerms
@@ -76,3 +76,58 @@ def test_the_part_outside_that_is_true_is_of_the_bounds_that_are_proposed() -> N
     assert told[OUTSIDE] == pytest.approx(((values < 32) | (values >= 72)).mean())
     assert math.isnan(told[LOW])
     assert math.isnan(told[HIGH])
+
+
+def _looked(flags: list[str]) -> ProposedBounds:
+    answer = {"kind": "first-look", "name": "first-look(age)", "estimate": {LOW: 20.0, HIGH: 90.0}, "flags": flags}
+    return ProposedBounds.of_result({"columns": [], "statistics": [answer]})
+
+
+@pytest.mark.parametrize(
+    ("asked", "cut"),
+    [
+        ("mean(age)", ("age",)),
+        ("mean(age in 20..90)", ("age",)),
+        ("mean(age in 30..120)", ("age",)),
+        ("mean(age in 0..90)", ()),
+        ("mean(age in yes/no)", ()),
+        ("mean(bmi in 10..60)", ()),
+    ],
+)
+def test_bounds_stay_cut_until_somebody_widens_them(asked: str, cut: tuple[str, ...]) -> None:
+    names = {asked[5:8], "mean"}
+    assert _looked([CUT]).chosen([asked], names)[1].cut == cut
+    assert _looked([]).chosen([asked], names)[1].cut == ()
+
+
+def test_every_answer_of_a_cut_column_says_so_and_no_other() -> None:
+    """Parties agree on it, and read it before they do."""
+    uses = [
+        "mean(age)",
+        "variance(age)",
+        "quantiles(age)",
+        "correlation(age, bmi)",
+        "linear-regression(bmi ~ age)",
+        "mean(bmi, where=age > 50)",
+        "mean(ratio)",
+    ]
+    columns = [
+        {"name": "age", "low": 20, "high": 90, "missing": "indicator"},
+        {"name": "bmi", "low": 10, "high": 60, "missing": "indicator"},
+        {"name": "ratio", "from": "bmi / age", "low": 0, "high": 3, "missing": "indicator"},
+    ]
+    raw = {"ask": [*uses, "mean(bmi)"], "column": columns, "epsilon": 1.0, "delta": 1e-6}
+    looked = raw | {"first_look": _looked([CUT]).chosen(["mean(age)"], {"age"})[1].model_dump()}
+    study = StudyTerms.parse(looked)
+    assert study.context()["first_look"]["cut"] == ["age"]
+    (fact,) = bounds_of(study)
+    assert str(fact.text).endswith("may cut values: age")
+    rng = np.random.default_rng(20281201)
+    records = np.column_stack([rng.uniform(20, 90, 400), rng.uniform(10, 60, 400), rng.uniform(0.2, 2, 400)])
+    for terms, flagged in ((study, uses), (StudyTerms.parse(raw), [])):
+        mean = terms.workload.of_records(records).mean(axis=0)
+        answers = [answer.to_json() for answer in terms.workload.decode(mean, 1e-9, 400.0)]
+        told = [[message for message in answer["messages"] if "bounds of a first look" in message] for answer in answers]
+        assert [len(each) for each in told] == [1] * len(flagged) + [0] * (len(answers) - len(flagged))
+        assert all(each == ["age: " + each[0].removeprefix("age: ")] for each in told if each)
+        assert [CUT in answer["flags"] for answer in answers] == [bool(each) for each in told]

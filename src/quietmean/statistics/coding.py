@@ -415,7 +415,7 @@ def question_of(feature: Feature, columns: Columns, records: Mapping[str, Array]
         for name in seen.names:
             own = cuts.get(name, ())
             edges[name] = own if edges.get(name, own) == own else ()
-    needed = _with_sources(set(edges), columns)
+    needed = with_sources(set(edges), columns)
     questioned = [column for column in columns if column.name in needed]
     cuts = {
         column.name: _with_codes((*edges[column.name], column.low, column.high), column)
@@ -428,7 +428,7 @@ def question_of(feature: Feature, columns: Columns, records: Mapping[str, Array]
 def question_about(column: Column, columns: Columns) -> Question:
     """Which values of one of the columns are missing, and which lie outside of its bounds."""
     cut = _with_codes((column.low, column.high), column) if column.numeric and not column.origin else ()
-    needed = _with_sources({column.name}, columns)
+    needed = with_sources({column.name}, columns)
     return Question(tuple(each.name for each in columns if each.name in needed), ((column.name, cut),) if cut else ())
 
 
@@ -441,7 +441,7 @@ def _with_codes(edges: tuple[float, ...], column: Column) -> tuple[float, ...]:
         return ()
 
 
-def _with_sources(names: set[str], columns: Columns) -> set[str]:
+def with_sources(names: set[str], columns: Columns) -> set[str]:
     """The names of columns, with those that their transforms are computed from."""
     needed = set(names)
     for column in reversed(list(columns)):

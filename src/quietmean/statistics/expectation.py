@@ -154,15 +154,7 @@ class _Studies:
 
 def columns_of(statistic: Statistic, workload: Workload) -> list[str]:
     """The columns that a statistic names, in fields and formulas; all of them where it names none."""
-    named: set[str] = set()
-    for value in statistic.agreed_fields().values():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str):
-                named |= {text, *(word.strip() for side in text.split("~") for word in side.split("+"))}
-    names = [name for name in workload.columns.names if name in named]
-    if names and (condition := workload.with_columns(statistic).condition) is not None:
-        names += [name for name in condition.sources if name not in names]
-    return names or list(workload.columns.names)
+    return list(workload.with_columns(statistic).uses)
 
 
 def best_bins(column: Column, records: float, noise: float) -> int:

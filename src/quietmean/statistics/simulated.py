@@ -12,6 +12,7 @@ from quietmean.core.readable import either_side, interval_text, plain
 from quietmean.statistics.allocation import noise_over_sampling
 from quietmean.statistics.estimate import NOT_TOLD, exp_or_infinite
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.kinds.first_look import CUT
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
 from quietmean.statistics.tails import Z
 
@@ -22,7 +23,7 @@ _LEVEL = 0.05
 # Where noise hides the answer in more of the drawn studies than this, it is not worth asking for.
 MOST_HIDDEN = 0.5
 # Flags about the study rather than about the quality of an answer.
-_NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested", "one-shot", NOT_TOLD))
+_NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested", "one-shot", NOT_TOLD, CUT))
 
 
 @dataclass(frozen=True, eq=False)

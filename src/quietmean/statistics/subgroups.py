@@ -181,6 +181,19 @@ class DeclaredStatistic:
         return Columns(indicated, self.columns.unit)
 
     @property
+    def uses(self) -> tuple[str, ...]:
+        """The columns that it names, in fields, formulas and its condition; all of them where it names none."""
+        named: set[str] = set()
+        for value in self.statistic.agreed_fields().values():
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str):
+                    named |= {text, *(word.strip() for side in text.split("~") for word in side.split("+"))}
+        names = [name for name in self.columns.names if name in named]
+        if names and self.condition is not None:
+            names += [name for name in self.condition.sources if name not in names]
+        return tuple(names or self.columns.names)
+
+    @property
     def features(self) -> tuple[Feature, ...]:
         """What has to be released. Raises :class:`InputError` as :meth:`Statistic.features` does, and for a condition that is
         none of these columns."""

@@ -18,12 +18,13 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise_law import NoiseLaw
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.coding import Decoder, Encoded, Groups, strange_cells, sums_of
+from quietmean.statistics.coding import Decoder, Encoded, Groups, strange_cells, sums_of, with_sources
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.conditions import by_columns
 from quietmean.statistics.domains import domain_of_sums, scaled_domain
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.kinds.first_look import CUT
 from quietmean.statistics.persons import Grouped, in_rows
 from quietmean.statistics.question_texts import declared_texts
 from quietmean.statistics.questions import asked_in
@@ -39,6 +40,7 @@ NOBODYS = Flag("nothing-present", "No party has a record of this. Nothing is kno
 _UNTESTED = Flag(
     "untested", "the rows of one person depend on each other, so nothing is tested. Choose rows first or last for a test"
 )
+_CUT = "bounds of a first look may cut values that matter. Intervals are of clipped values"
 Rows: TypeAlias = Array | Grouped | Groups | Iterable[Array | Grouped]
 _DEPENDENT = "the rows of one person are not independent, so nothing is said about a population"
 
@@ -54,7 +56,7 @@ class Workload:
     which of a person's rows count, where that is the unit; ``sites_per_person``: at how many parties one person is at most, an
     assumption. Sums of k rows, and persons at several parties, change by as many times as much. ``products``: each value is one
     record's, with numbers that products determine; others are then encoded for no grid. ``these_records``: answers
-    are about no others, so that noise alone counts, and nothing is tested.
+    are about no others, so that noise alone counts, and nothing is tested. ``cut``: columns whose bounds may cut much.
 
     Raises :class:`InputError` for a private count where a whole party is the unit, for sums of a person's rows where counts are
     public, and for a statistic of one row a person that is asked of several.
@@ -71,6 +73,7 @@ class Workload:
     sites_per_person: int = 1
     products: bool = False
     these_records: bool = False
+    cut: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.of_persons:
@@ -375,9 +378,10 @@ class Workload:
         return np.vstack(rows), np.concatenate(added)
 
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
-        """What a statistic says, and which of it counts missing cells as the middle."""
+        """What a statistic says, and which of it counts missing cells as the middle, or values that bounds may cut."""
         estimates = self._of_rows((needs := self.with_columns(statistic)).decode(released))
         flags = [_imputed(column, statistic.terms_of(column, estimates)) for column in self.imputed(statistic)]
+        flags += [Flag.shared(CUT, name, _CUT) for name in self.cut if name in with_sources(set(needs.uses), self.columns)]
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )

@@ -17,8 +17,8 @@ from quietmean.core.file_kinds import FileKind, read_json
 from quietmean.core.readable import chained, count_of, delta_shown, epsilon_shown, fixed, phrase
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.composition import compose_mu, epsilon_within, mu_of_budget
-from quietmean.statistics.columns import INDICATOR
-from quietmean.statistics.kinds.first_look import HIGH, LOW, FirstLook
+from quietmean.statistics.columns import INDICATOR, Column
+from quietmean.statistics.kinds.first_look import CUT, HIGH, LOW, FirstLook
 from quietmean.statistics.questions import named_in, read_questions
 from quietmean.statistics.registry import read_text
 
@@ -102,32 +102,36 @@ class LookBudget:
 class LookedAt(BaseModel):
     """Where the bounds of a study come from: the ``digest`` of what a first look proposed, and the columns that were ``edited``.
 
-    The coordinator declares edited bounds, as all others of a study without a look.
+    The coordinator declares edited bounds, as all others of a study without a look. ``cut``: columns beyond whose bounds values
+    may lie that move a mean, as the look said.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     digest: str
     edited: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """What parties read of it."""
         proposed = phrase("proposed by a first look ({digest})", digest=self.digest[:8])
         by_hand = phrase("edited by hand: {columns}", columns=", ".join(self.edited)) if self.edited else ""
-        return chained((proposed, by_hand))
+        cut = phrase("may cut values: {columns}", columns=", ".join(self.cut)) if self.cut else ""
+        return chained((proposed, by_hand, cut))
 
 
 @dataclass(frozen=True)
 class ProposedBounds:
     """The bounds that a first look proposes, as columns of a study by name, and the columns of which it could tell none.
 
-    ``budget``: what the look used, where that is bounded.
+    ``budget``: what the look used, where that is bounded. ``cut``: columns beyond whose bounds values may lie that move a mean.
     """
 
     columns: Mapping[str, Mapping[str, Any]]
     not_known: tuple[str, ...]
     budget: LookBudget | None = None
+    cut: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, receipt: Path) -> Self:
@@ -142,7 +146,7 @@ class ProposedBounds:
         """Read those of a result in plain data, which may have none."""
         described = {str(column.get("name")): column for column in result.get("columns", []) if isinstance(column, Mapping)}
         columns: dict[str, Mapping[str, Any]] = {}
-        not_known = []
+        not_known, cut = [], []
         for answer in result.get("statistics", []):
             if answer.get("kind") != FirstLook.name:
                 continue
@@ -153,12 +157,14 @@ class ProposedBounds:
                 continue
             since = {key: value for key, value in described.get(name, {}).items() if key in ("since", "whole", "missing_codes")}
             columns[name] = {"name": name, "low": low, "high": high, "missing": INDICATOR, **since}
-        return cls(columns, tuple(not_known), LookBudget.of_result(result))
+            cut += [name] * (CUT in answer.get("flags", ()))
+        return cls(columns, tuple(not_known), LookBudget.of_result(result), tuple(cut))
 
     @property
     def digest(self) -> str:
         """The digest of all that is proposed, hexadecimal."""
-        return digest({"format": "quietmean-first-look-1", "columns": {name: dict(each) for name, each in self.columns.items()}})
+        columns = {name: dict(each) for name, each in self.columns.items()}
+        return digest({"format": "quietmean-first-look-1", "columns": columns, "cut": list(self.cut)})
 
     def fields(self, stated: Mapping[str, Any], ask: Sequence[str]) -> dict[str, Any]:
         """The fields of the study after it that asks this, beside what is ``stated``: its columns, and what the look leaves.
@@ -186,11 +192,23 @@ class ProposedBounds:
             )
         used = [column for name, column in self.columns.items() if name in names and name not in declared]
         edited = tuple(name for name in self.columns if name in names and name in declared)
-        return used, LookedAt(digest=self.digest, edited=edited)
+        # Who edits bounds has to widen them.
+        cut = tuple(name for name in self.cut if name in names and not _is_wider(declared.get(name), self.columns[name]))
+        return used, LookedAt(digest=self.digest, edited=edited, cut=cut)
 
 
-def _declared(ask: Sequence[str]) -> set[str]:
-    """The columns that questions declare themselves."""
+def _declared(ask: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The columns that questions declare themselves, by name."""
     # Beside a column that is declared, one that nothing is said of is not missed yet.
     nobodys = {"name": "", "boolean": True}
-    return {str(column["name"]) for column in read_questions(ask, [nobodys])[0]} - {""}
+    return {str(column["name"]): column for column in read_questions(ask, [nobodys])[0] if column["name"]}
+
+
+def _is_wider(declared: Mapping[str, Any] | None, proposed: Mapping[str, Any]) -> bool:
+    """Whether a column is declared with all that was proposed and more, or is none of numbers."""
+    if declared is None:
+        return False
+    own, bounds = Column.model_validate(declared), Column.model_validate(proposed)
+    if not own.numeric or own.since != bounds.since:
+        return not own.numeric
+    return own.low <= bounds.low and bounds.high <= own.high and own.width > bounds.width

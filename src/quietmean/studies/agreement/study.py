@@ -316,6 +316,7 @@ class StudyTerms(JointTerms):
             sites_per_person=self.sites_per_person or 1,
             products=self.committee is not None and bool(self.committee.products),
             these_records=self.population == THESE_RECORDS,
+            cut=() if self.first_look is None else self.first_look.cut,
         )
         by_widths = self.allocate == "widths" or (self.allocate is None and knows_widths(declared))
         return replace(declared, allocated=shares_by_widths(declared)) if by_widths else declared
@@ -418,8 +419,8 @@ class StudyTerms(JointTerms):
 
     def context(self) -> dict[str, Any]:
         """What the coordinates mean: part of what the parties agree on."""
-        columns = [column.describe() for column in self.columns]
-        context: dict[str, Any] = {"study": self.name, "columns": columns, "unit": str(self.unit)}
+        own = [column.describe() for column in self.columns]
+        context: dict[str, Any] = {"study": self.name, "columns": own, "unit": str(self.unit)}
         if self.workload.hides_count:
             context |= {"count": str(self.count), "most_records": self.workload.most_records}
         if self.unit == PrivacyUnit.PERSON:
@@ -428,8 +429,7 @@ class StudyTerms(JointTerms):
             context |= {"allocated": list(self.workload.allocated)}
         if self.start_by is not None:
             context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
-        if self.first_look is not None:
-            context |= {"first_look": self.first_look.model_dump(mode="json")}
+        context |= {} if self.first_look is None else {"first_look": self.first_look.model_dump(mode="json")}
         if self.committee is not None:
             context |= {"committee": self.committee.describe()}
         if self.by_folder:
