@@ -240,9 +240,8 @@ class _Look:
         """The parts of the values in sums of ``cells``, (sums, size), and the deviations of their noise, (sums,)."""
         used = np.flatnonzero(cells.any(axis=0))
         weights, released, whole = cells[:, used], self._released, self._present[0]
-        places = released.places[table][used]
-        variances = ((weights @ released.covariance_at(places, places)) * weights).sum(axis=1)
-        return weights @ released.mean(table)[used] / whole, np.sqrt(np.maximum(variances, 0.0)) / whole
+        noise, _ = released.read.reached(weights, released.places[table][used])
+        return weights @ released.mean(table)[used] / whole, released.noise * np.linalg.norm(noise, axis=1) / whole
 
     def part(self, table: CellIndicators, cells: Mask) -> tuple[float, float]:
         """The part of the values in these cells, and the variance of its noise."""
