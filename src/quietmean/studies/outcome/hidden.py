@@ -18,6 +18,8 @@ _OF_NUMBERS = frozenset(
         *("linear-regression", "logistic-regression", "paired-difference", "bland-altman", "icc"),
     )
 )
+# Kinds of which neither levels nor narrower bounds would show more.
+_WITHOUT_EITHER = frozenset(("count", "first-look"))
 
 
 def and_more(names: Sequence[str]) -> str:
@@ -50,7 +52,7 @@ def what_is_hidden(hidden: Sequence[Term], every: int, typed: Mapping[str, str] 
     if others:
         of = {"hidden": f"{len(others)}", "all": f"{every}"}
         said.append(phrase("The noise hides {hidden} of the {all} values: {names}.", names=_names(others), **of))
-    if all(term.kind == "count" for term in hidden):
+    if all(term.kind in _WITHOUT_EITHER for term in hidden):
         said.append(phrase("Ask for more records or a larger epsilon (it protects less)."))
     elif any(map(_may_have_levels, hidden)):
         said.append(phrase("Ask for fewer levels, more records or a larger epsilon (it protects less)."))
