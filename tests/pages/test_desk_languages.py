@@ -168,6 +168,9 @@ def ends() -> Iterator[Ended]:
     for others in (9.9, "inf"):
         outside = {"against": "outsiders", "everyone_else_epsilon": others}
         yield Ended({**receipt, "result": {**receipt["result"], "epsilon_a_priori": 2.0, "certificate": outside}})
+    cut: dict[str, Any] = {"code": "cut", "message": "age: bounds of a first look may cut", "terms": [], "upper": None}
+    after = [{**document, "flagged": [cut]} for document in receipt["result"]["statistics"]]
+    yield Ended({**receipt, "result": {**receipt["result"], "statistics": after}})
     nobodys = [{**document, "messages": [NOBODYS.message]} for document in receipt["result"]["statistics"]]
     bare = {"assumptions": [{"key": "no-noise", "text": "Nothing has noise: the sum itself protects nobody."}]}
     yield Ended({**receipt, "result": {**receipt["result"], "statistics": nobodys, "certificate": bare}})

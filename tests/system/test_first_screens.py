@@ -28,6 +28,7 @@ from quietmean.protocols import registry
 from quietmean.randomness import Seed
 from quietmean.report import StudyReport, write_study_report
 from quietmean.report.released import released_of
+from quietmean.statistics.estimate import Flag
 from quietmean.statistics.printed import TidyTests, notes_of, together
 from quietmean.statistics.printed import shown as shown_term
 from quietmean.statistics.tidy import terms_of
@@ -138,6 +139,22 @@ def test_what_must_not_be_missed_is_on_the_first_screen(name: str, unit: str, co
         assert "50:50" not in usual
 
 
+def _after_a_look(*cut: str) -> Receipt:
+    """A receipt of a study whose bounds a look proposed, which may cut these columns."""
+    receipt = receipt_of(finished("mean(x)"))
+    flag = Flag.shared("cut", ", ".join(cut), "bounds of a first look may cut values that matter")
+    about: dict[str, Any] = {"code": flag.code, "message": flag.message, "terms": [], "upper": None}
+    receipt["result"]["statistics"][0]["flagged"] += [about]
+    return receipt
+
+
+def test_all_columns_that_bounds_may_cut_are_named_once() -> None:
+    (line,) = [text for text in " ".join(first_screen(_after_a_look("age", "pay"))).split("! ") if text.startswith("CUT")]
+    assert " ".join(line.split()) == (
+        "CUT age, pay: bounds of a first look may cut values that matter. Intervals are of clipped values."
+    )
+
+
 @pytest.mark.parametrize("fact", ALWAYS, ids=lambda fact: fact.key)
 def test_each_fact_is_seen_to_be_missing(fact: AlwaysFact[Ended], monkeypatch: pytest.MonkeyPatch) -> None:
     """Some receipt has it, and without the fact its line is not there: nothing else says it."""
@@ -151,6 +168,7 @@ def test_each_fact_is_seen_to_be_missing(fact: AlwaysFact[Ended], monkeypatch: p
         "FALSE": lambda: first_screen(receipt_of(finished("mean(x)"), **HAPPENED["an impossible sum"][0])),
         "OPEN": lambda: first_screen(receipt_of(finished("mean(x)"), **HAPPENED["something open"][0])),
         "HIDDEN": lambda: first_screen(receipt_of(finished("group-means(x, by=arm)"))),
+        "CUT": lambda: first_screen(_after_a_look("age", "pay")),
         "CLIPPED": lambda: first_screen(receipt_of(finished("mean(x)")), ["9 values lie outside"]),
         "PARTIES": lambda: first_screen(_against_outsiders(9.9)),
         "SITE": lambda: first_screen(receipt_of(outcome_of(*planned("packed-sharing", "record", 1, False)))),

@@ -25,6 +25,7 @@ from quietmean.core.readable import (
     some_of,
 )
 from quietmean.statistics.estimate import number_of
+from quietmean.statistics.kinds.first_look import CUT, FirstLook
 from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.workload import NOBODYS
@@ -143,6 +144,13 @@ class Ended:
     def by_rounds(self) -> dict[str, str]:
         """The questions to type for models by rounds, by the statistics of which noise hides a term."""
         return {str(each["name"]): str(each["by_rounds"]) for each in self.statistics if "by_rounds" in each}
+
+    @property
+    def may_be_cut(self) -> list[str]:
+        """Columns of answers whose bounds a first look proposed with the word that they may cut much."""
+        others = [document for document in self.statistics if document.get("kind") != FirstLook.name]
+        flags = [flag for document in others for flag in document.get("flagged", ()) if flag["code"] == CUT and not flag["terms"]]
+        return list(dict.fromkeys(name for flag in flags for name in str(flag["message"]).partition(":")[0].split(", ")))
 
     @property
     def nobodys(self) -> str:
@@ -280,6 +288,14 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
         "HIDDEN",
         lambda end: end.nobodys or end.hidden,
         lambda end: end.nobodys or what_is_hidden(end.hidden, len(end.terms), end.by_rounds),
+    ),
+    AlwaysFact(
+        "CUT",
+        lambda end: end.may_be_cut,
+        lambda end: phrase(
+            "{columns}: bounds of a first look may cut values that matter. Intervals are of clipped values.",
+            columns=", ".join(end.may_be_cut),
+        ),
     ),
     AlwaysFact("CLIPPED", lambda end: end.here, lambda end: "; ".join(end.here)),
     AlwaysFact(
