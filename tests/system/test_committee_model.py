@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from quietmean.protocols.committee.parameters import ballots_for, quorum
+from quietmean.protocols.committee.parameters import ballots_for
 from quietmean.protocols.committee.voting import HeardVotes, Voter, VotingRules, VotingState
+from quietmean.protocols.committee_size import quorum
 from support.committee_model import (
     Exhaustive,
     ForgetsItsLocks,

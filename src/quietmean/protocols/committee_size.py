@@ -136,7 +136,7 @@ class Committee:
     @property
     def votes_needed(self) -> int:
         """q, the votes that decide which contributions count: two sets cannot both have them."""
-        return (self.members + self.colluding) // 2 + 1
+        return quorum(self.members, self.colluding)
 
     def against(self, names: tuple[str, ...] | None = None) -> str:
         """Who must not collude for the promise to hold, in words; ``names``: of the members, where they are known."""
@@ -166,3 +166,8 @@ class Committee:
             verified=optional_field(raw, "verified", bool, False),
             products=optional_field(raw, "products", bool, False),
         )
+
+
+def quorum(members: int, colluding: int) -> int:
+    """q = floor((m + c_m) / 2) + 1: two sets of so many members have an honest one in common."""
+    return (members + colluding) // 2 + 1

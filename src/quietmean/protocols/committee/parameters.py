@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
-from quietmean.protocols.committee_size import Committee, Size
+from quietmean.protocols.committee_size import Committee, Size, quorum
 from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, ballots_needed
 from quietmean.protocols.packed_sharing.packing import Packing
 from quietmean.protocols.packed_sharing.spec import (
@@ -199,11 +199,6 @@ class CommitteeParameters:
             dimension=self.dimension,
             rounded=self.rounded,
         )
-
-
-def quorum(members: int, colluding: int) -> int:
-    """q = floor((m + c_m) / 2) + 1: two sets of so many members have an honest one in common."""
-    return (members + colluding) // 2 + 1
 
 
 def rounds_for(ballots: int, each: int = BALLOT_ROUNDS) -> int:

@@ -14,6 +14,7 @@ from quietmean.core.file_kinds import FileKind, kind_of_content
 from quietmean.core.readable import listed
 from quietmean.node.net import Purpose
 from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.committee_size import quorum
 from quietmean.studies.agreement.contribution import DropLog, DropReceipt
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import signed_in
@@ -108,13 +109,13 @@ class DropFiles:
         """
         committee = self.sealed.study.committee
         members, colluding = (0, 0) if committee is None else (committee.members, committee.colluding)
-        quorum = (members + colluding) // 2 + 1
+        enough = quorum(members, colluding)
         found = []
         for name, digest in self.pages.items():
             signers = self._names(log for log in self.logs.values() if log.page == digest)
-            if len(signers) < quorum:
-                needed = f"{quorum} of the {members} members have to sign it, and in these files {len(signers) or 'none'} did"
-                if len(self.logs) < quorum:
+            if len(signers) < enough:
+                needed = f"{enough} of the {members} members have to sign it, and in these files {len(signers) or 'none'} did"
+                if len(self.logs) < enough:
                     raise InputError(f"{name} is not known to be right: {needed}. Give more files NAME.dropped.")
                 raise InputError(f"{name} is not the page that members signed: {needed}. Believe nothing in it.")
             found.append({"file": name, "sha256": digest, "signed": signers})
