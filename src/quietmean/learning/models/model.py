@@ -80,8 +80,9 @@ class ModelByRounds:
     ) -> None:
         self.columns = Columns([column if isinstance(column, Column) else Column.model_validate(column) for column in columns])
         self.where = where
-        if where:
-            RowCondition(where).require_of(self.columns)
+        self._condition = RowCondition(where) if where else None
+        if self._condition is not None:
+            self._condition.require_of(self.columns)
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}. Choose a whole number of at least 1.")
         self.rounds = rounds
@@ -347,6 +348,6 @@ class ModelByRounds:
         values = records[:, places]
         levels = np.array([not self.columns[name].numeric for name in names], dtype=bool)
         complete = (np.isfinite(values) & ~(levels & (values < 0))).all(axis=1)
-        if self.where:
-            complete &= RowCondition(self.where).holds(self.columns, by_columns(self.columns, records))
+        if self._condition is not None:
+            complete &= self._condition.holds(self.columns, by_columns(self.columns, records))
         return np.asarray(complete)
