@@ -22,7 +22,7 @@ from quietmean.ledger.account import shared_budget_text
 from quietmean.planning.influence import Checked
 from quietmean.privacy.guesses import guess_text
 from quietmean.statistics.estimate import number_of
-from quietmean.statistics.kinds.first_look import FirstLook
+from quietmean.statistics.kinds.first_look import CUT, FirstLook
 from quietmean.statistics.printed import TRUTH, have_truth, printed_table
 from quietmean.statistics.tidy import Term
 from quietmean.studies.agreement.first_look import LookBudget, only_looks
@@ -74,7 +74,7 @@ def screen_of_answers(documents: Sequence[Mapping[str, Any]]) -> tuple[list[str]
         *table_lines(documents, phrase(end.counted)),
         "",
         *(line for text in about_intervals(end.terms) for line in indented("", text, 0)),
-        *([_FULL_WEIGHT] if have_truth(documents) and any(flag["code"] == "cut" for flag in notes) else []),
+        *([_FULL_WEIGHT] if have_truth(documents) and any(flag["code"] == CUT for flag in notes) else []),
         *(line for text in dict.fromkeys(str(flag["message"]) for flag in notes) for line in indented("Note", f"{text}.")),
     ]
     return lines, always_lines(fact for fact in always_facts(end) if fact.key == "HIDDEN")

@@ -407,10 +407,14 @@ def _against(agreed: Agreement) -> str:
         return f"any {terms.colluding} of the {terms.members} members and all other contributors together"
     if not colluding:
         # Local noise holds against them, too.
-        held = agreed.everybody_else <= agreed.epsilon_a_priori * (1 + 1e-9)
-        return "those who see the answer" if held else "those who see the answer, not the other sites"
+        return "those who see the answer" if _holds_against_all(agreed) else "those who see the answer, not the other sites"
     who = "the other site" if others == 1 else f"{colluding} of the other {others} sites"
     return f"{who}, never {_names(_trusted(agreed), _parties)}" if _trusted(agreed) else who
+
+
+def _holds_against_all(agreed: Agreement) -> bool:
+    """Whether all others together learn no more than is promised."""
+    return agreed.everybody_else <= agreed.epsilon_a_priori * (1 + 1e-9)
 
 
 def _if_all(agreed: Agreement) -> str:
@@ -419,7 +423,7 @@ def _if_all(agreed: Agreement) -> str:
     if _committee(agreed) is not None or not _is_private(agreed):
         return read
     alone = agreed.everybody_else
-    if not agreed.target.colluding and alone <= agreed.epsilon_a_priori * (1 + 1e-9):
+    if not agreed.target.colluding and _holds_against_all(agreed):
         return f", even if all others work together{read}"
     left = "nothing is left" if math.isinf(alone) else f"epsilon {epsilon_shown(alone)}"
     left += f" ({WORTHLESS})" if agreed.left_is_worthless else ""
